@@ -1,0 +1,221 @@
+package analyzer
+
+import "encoding/json"
+
+// Opt is a value that may be unknown. Unknown values are absent from JSON,
+// never null or zero.
+type Opt[T any] struct {
+	V     T
+	Known bool
+}
+
+// Some returns a known value.
+func Some[T any](v T) Opt[T] { return Opt[T]{V: v, Known: true} }
+
+// IsZero makes `omitzero` leave unknown values out.
+func (o Opt[T]) IsZero() bool { return !o.Known }
+
+// MarshalJSON writes the value.
+func (o Opt[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.V) }
+
+// UnmarshalJSON reads a value, which is then known.
+func (o *Opt[T]) UnmarshalJSON(b []byte) error {
+	o.Known = true
+	return json.Unmarshal(b, &o.V)
+}
+
+// Report is the result of one analysis; its JSON form is version 1 of
+// docs/report.schema.json. All durations are integer nanoseconds. Renderers
+// print it and compute nothing.
+type Report struct {
+	Version   int        `json:"version"` // 1
+	Input     Input      `json:"input"`
+	Endpoints []Endpoint `json:"endpoints"` // busiest first, at most Config.Top in detail
+
+	// Others are the endpoints beyond Config.Top, busiest first: one line each.
+	Others []OtherEndpoint `json:"other_endpoints,omitempty"`
+}
+
+// OtherEndpoint is an endpoint that got no table of its own.
+type OtherEndpoint struct {
+	Service   string `json:"service"`
+	Operation string `json:"operation"`
+	Traces    int    `json:"traces"`
+}
+
+// Input says what was read and what was left out.
+type Input struct {
+	Files    []InputFile `json:"files"`
+	Traces   int         `json:"traces"` // distinct trace ids read
+	Spans    int         `json:"spans"`  // spans read, analysed or not
+	Sampling Sampling    `json:"sampling"`
+	Notes    []InputNote `json:"notes,omitempty"` // ordered by kind
+
+	// Accounting of every span read: Spans = Analysed + sum of LeftOut.
+	Analysed int            `json:"analysed_spans"`
+	LeftOut  map[string]int `json:"left_out_spans,omitempty"` // by reason; keys are note kinds
+
+	// Failed are the inputs that could not be used, one error each. They are
+	// for stderr and the exit code.
+	Failed []error `json:"-"`
+}
+
+// InputFile is one file that was read.
+type InputFile struct {
+	Name   string `json:"name"`
+	Format string `json:"format"`
+	Bytes  int64  `json:"bytes"`
+	Spans  int    `json:"spans"`
+}
+
+// Sampling says how the traces stand for all requests.
+type Sampling struct {
+	Weighted bool   `json:"weighted"` // weights from `ot=th` were used
+	Biased   bool   `json:"biased,omitempty"`
+	Note     string `json:"note"` // one sentence
+}
+
+// InputNote is one kind of imperfection of the input.
+type InputNote struct {
+	Kind    string `json:"kind"`
+	Count   int    `json:"count"`
+	Example string `json:"example,omitempty"` // TRACEID/SPANID
+	Text    string `json:"text"`              // one clause for people, e.g. "3 spans without their parent"
+}
+
+// Quantiles are nearest-rank quantiles of the endpoint's duration in ns, and the
+// order-statistic 95 % interval of the P99. The upper bound is absent where
+// the sample is too small to have one.
+type Quantiles struct {
+	P50   Opt[int64] `json:"p50_ns,omitzero"`
+	P90   Opt[int64] `json:"p90_ns,omitzero"`
+	P95   Opt[int64] `json:"p95_ns,omitzero"`
+	P99   Opt[int64] `json:"p99_ns,omitzero"`
+	P999  Opt[int64] `json:"p999_ns,omitzero"`
+	P99Lo Opt[int64] `json:"p99_lo_ns,omitzero"`
+	P99Hi Opt[int64] `json:"p99_hi_ns,omitzero"`
+	Max   Opt[int64] `json:"max_ns,omitzero"`
+}
+
+// Endpoint is one entry operation, its budget and its hops.
+type Endpoint struct {
+	Service           string       `json:"service"`
+	Operation         string       `json:"operation"`
+	Traces            int          `json:"traces"` // requests analysed
+	Duration          Quantiles    `json:"duration"`
+	Budget            int64        `json:"budget_ns"`
+	BudgetSource      string       `json:"budget_source"` // flag | plan | observed | suggested
+	Reserve           int64        `json:"reserve_ns"`    // kept for the endpoint's own work
+	Quantum           int64        `json:"quantum_ns"`    // shares and caps are multiples of it
+	Strategy          string       `json:"strategy"`
+	Percentile        Opt[float64] `json:"percentile,omitzero"` // --percentile, e.g. 97.5, where it is not 99
+	Feasible          bool         `json:"feasible"`
+	MinBudget         int64        `json:"min_budget_ns"`
+	DeadlineMissRatio float64      `json:"deadline_miss_ratio"`        // share of requests over the budget today
+	Hops              []Hop        `json:"hops"`                       // preorder: a parent before its children, siblings in order of median start, async last; Hops[0] is the endpoint itself
+	WorstCase         Opt[int64]   `json:"worst_case_ns,omitzero"`     // longest chain of TIMEOUTs at the root
+	WorstCaseNow      Opt[int64]   `json:"worst_case_now_ns,omitzero"` // longest chain of today's timeouts (Now)
+	BindingChain      []string     `json:"binding_chain,omitempty"`    // hop ids of the chain that sets MinBudget
+	Hot               string       `json:"hot,omitempty"`              // id of the hop with the largest share of the critical path
+	OrderPairs        int          `json:"order_pairs"`                // sibling pairs
+	OrderSure         int          `json:"order_sure"`                 // of these, the pairs whose order is known well enough
+	KindInferredRatio float64      `json:"kind_inferred_ratio,omitempty"`
+	Resolution        int64        `json:"clock_resolution_ns,omitempty"` // of a coarse clock; absent when finer than 1 ms
+	Moves             []Move       `json:"moves,omitempty"`               // room that could change hands
+	Warnings          []string     `json:"warnings,omitempty"`
+	Replay            *Replay      `json:"replay,omitempty"`
+}
+
+// Move is time that a loose hop could give to a tight one.
+type Move struct {
+	From   string `json:"from"` // hop id
+	To     string `json:"to"`   // hop id
+	Amount int64  `json:"amount_ns"`
+}
+
+// Kinds of a hop row.
+const (
+	HopRoot  = "root"  // the endpoint itself
+	HopCall  = "call"  // an RPC
+	HopStage = "stage" // an INTERNAL step of the endpoint with a budget of its own
+	HopStep  = "step"  // a same-service leaf, no budget (--steps)
+	HopAsync = "async" // nobody waits for it: no budget
+)
+
+// Verdicts of a hop, in order of precedence.
+const (
+	VerdictAsync      = "async"
+	VerdictCensored   = "censored"    // today's timeouts cut it: P99 is a lower bound
+	VerdictFewSamples = "few_samples" // under 100 calls
+	VerdictOver       = "over"        // BUDGET (or NOW) < P99
+	VerdictTight      = "tight"       // P99 <= BUDGET < upper bound of P99
+	VerdictLoose      = "loose"       // > 5 x P99 while another hop could use it
+	VerdictOK         = "ok"          // BUDGET >= upper bound of P99
+	VerdictFits       = "fits"        // root: no request over the budget... see docs
+	VerdictMisses     = "misses"      // root: some requests are over the budget today
+	VerdictInfeasible = "infeasible"  // root: no plan obeys the budget
+)
+
+// Hop is one row: a hop at one place of the merged call tree.
+type Hop struct {
+	ID               string       `json:"id"`     // "0", "0.2", "0.2.1": place in the merged tree
+	Parent           string       `json:"parent"` // id; "" for the root
+	Depth            int          `json:"depth"`
+	Caller           string       `json:"caller"` // service
+	Callee           string       `json:"callee"` // service
+	Operation        string       `json:"operation"`
+	Label            string       `json:"label"` // short name for people: callee + shortest unambiguous operation
+	Kind             string       `json:"kind"`  // root | call | stage | step | async
+	Calls            int          `json:"calls"` // logical calls (retries and loops count once)
+	Presence         float64      `json:"presence"`
+	CallsPerTraceP99 int64        `json:"calls_per_trace_p99"`
+	MaxAttempts      int          `json:"max_attempts"`
+	P50              Opt[int64]   `json:"p50_ns,omitzero"`
+	P90              Opt[int64]   `json:"p90_ns,omitzero"`
+	P95              Opt[int64]   `json:"p95_ns,omitzero"`
+	P99              Opt[int64]   `json:"p99_ns,omitzero"`
+	P99Lo            Opt[int64]   `json:"p99_lo_ns,omitzero"`
+	P99Hi            Opt[int64]   `json:"p99_hi_ns,omitzero"` // absent: unknown, more than max
+	Max              Opt[int64]   `json:"max_ns,omitzero"`
+	PercentileNS     Opt[int64]   `json:"percentile_ns,omitzero"` // at Endpoint.Percentile
+	UtilizationP99   Opt[float64] `json:"utilization_p99,omitzero"`
+	Confidence       string       `json:"confidence,omitempty"` // refused | low | fair | good
+	CensoredRatio    float64      `json:"censored_ratio"`
+	NetP50           Opt[int64]   `json:"net_p50_ns,omitzero"` // client - server
+	SelfP50          Opt[int64]   `json:"self_p50_ns,omitzero"`
+	SelfP99          Opt[int64]   `json:"self_p99_ns,omitzero"`
+	TailP50          Opt[int64]   `json:"tail_p50_ns,omitzero"`
+	CriticalPath     Opt[float64] `json:"critical_path_ratio,omitzero"`
+	SlowPath         Opt[float64] `json:"slow_path_ratio,omitzero"` // in the slowest 5 %
+	After            []string     `json:"after,omitempty"`          // siblings that end first
+	Order            string       `json:"order,omitempty"`          // sure | uncertain | exclusive
+	Overlaps         bool         `json:"-"`                        // may overlap with a sibling: drawn with a double line
+	Floor            Opt[int64]   `json:"floor_ns,omitzero"`
+	Share            Opt[int64]   `json:"share_ns,omitzero"`    // BUDGET
+	ShareRatio       Opt[float64] `json:"share_ratio,omitzero"` // before rounding, of the endpoint's budget
+	Cap              Opt[int64]   `json:"cap_ns,omitzero"`      // TIMEOUT
+	Slack            Opt[float64] `json:"slack,omitzero"`       // Share / P99
+	CutRatio         Opt[float64] `json:"cut_ratio,omitzero"`   // share of the hop's calls above Share
+	AttemptTimeout   Opt[int64]   `json:"attempt_timeout_ns,omitzero"`
+	Now              Opt[int64]   `json:"now_ns,omitzero"`
+	Change           Opt[int64]   `json:"change_ns,omitzero"` // Share - Now
+	Skew             Opt[int64]   `json:"skew_ns,omitzero"`   // shift applied to the callee's clock
+	Flags            []string     `json:"flags,omitempty"`
+	Verdict          string       `json:"verdict,omitempty"`
+}
+
+// Replay is the predicted effect of the table on traces that did not make it.
+type Replay struct {
+	Folds             int         `json:"folds"`
+	BudgetFalseCut    float64     `json:"budget_false_cut_ratio"`  // shares as hard timeouts
+	TimeoutFalseCut   float64     `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
+	BudgetForFalseCut []BudgetFor `json:"budget_for_false_cut,omitempty"`
+	Traces            int         `json:"traces"` // requests replayed
+}
+
+// BudgetFor is the smallest endpoint budget whose shares cut at most Ratio of
+// the good requests; absent where none was found.
+type BudgetFor struct {
+	Ratio  float64    `json:"ratio"`
+	Budget Opt[int64] `json:"budget_ns,omitzero"`
+}
