@@ -58,6 +58,7 @@ type Hop struct {
 	Hedged        bool           // at least one operation sent a second call beside the first
 	ServerOnly    bool           // measured at the callee alone: a lower bound
 	Optional      bool           // Presence < 1
+	Failed        int            // operations that ended in an error that is not about time
 
 	CriticalPath float64 // exclusive share of the critical path over all requests
 	SlowPath     float64 // the same over the slowest 5 % of requests

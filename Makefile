@@ -1,0 +1,70 @@
+# The verbs of this repository. `make test` needs only Go and make.
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# Modules below the root: what they need stays out of the published module.
+NESTED := $(patsubst %/,%,$(dir $(wildcard */go.mod */*/go.mod)))
+
+FUZZTIME ?= 10s
+TREES    ?= 1000000
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/budgetctl.
+	go build -trimpath -o bin/budgetctl ./cmd/budgetctl
+
+.PHONY: test
+test: ## Run all tests.
+	go test ./...
+	@set -e; for dir in $(NESTED); do echo "go -C $$dir test ./..."; go -C $$dir test ./...; done
+
+.PHONY: lint
+lint: $(GOLANGCI) ## Check style, mistakes and the directions of imports.
+	$(GOLANGCI) run ./...
+	@set -e; for dir in $(NESTED); do \
+		echo "$(GOLANGCI) run ./$$dir/..."; \
+		(cd $$dir && $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: generate
+generate: ## Write everything that is generated and committed.
+	go generate ./...
+
+.PHONY: check
+check: lint race current ## All that must hold before a merge: lint, tests with -race, generated files current.
+
+.PHONY: race
+race:
+	go test -race -timeout 20m ./...
+
+.PHONY: current
+current: generate
+	git --no-pager diff --exit-code
+	@new=$$(git ls-files --others --exclude-standard testdata); \
+		if [ -n "$$new" ]; then echo "generated but not committed:"; echo "$$new"; exit 1; fi
+
+.PHONY: bench
+bench: ## Measure against the same pipeline on pdata (minutes).
+	go -C bench test -run '^$$' -bench . -benchtime 1x -timeout 60m -v
+
+.PHONY: trees
+trees: ## Check the laws of budgets on 1,000,000 random call trees (minutes).
+	LATENCYBUDGET_TREES=$(TREES) go test ./analyzer/budget -run TestRandomTrees -timeout 30m -v
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (10s).
+	@grep -rl --include='*_test.go' '^func Fuzz' analyzer cmd internal | sort | while read -r file; do \
+		sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file" | while read -r target; do \
+			go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done || exit 1; \
+	done

@@ -1,0 +1,559 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// maxBackoff is the longest pause after a failed call in which the next call
+// still counts as its retry, ns.
+const maxBackoff = 1_000_000_000
+
+// Collector measures requests under fixed Rules. Collectors of parts under the
+// same Rules merge into the collector of the whole, in any order.
+type Collector struct {
+	rules     *Rules
+	endpoints map[Endpoint]*collected
+	w         worker
+}
+
+// collected is what was measured of one endpoint.
+type collected struct {
+	requests int
+	hops     []measured // by hop of the layout
+	pairs    map[[2]int32]pair
+	rows     []row
+	limits   map[int64]int // latency_budget.limit of the entry spans, by value
+	shape    *layout
+}
+
+// measured is what is known of one hop.
+type measured struct {
+	duration, longest, count, start, self, tail, net, skew, remaining quantile.Sample
+
+	tallies     []tally // by sampling threshold, ascending
+	failed      int
+	maxAttempts int
+	retried     bool
+	looped      bool
+	hedged      bool
+	serverOnly  bool
+}
+
+// tally counts by sampling threshold, so that weights can be summed in one
+// order whatever the order of the requests was.
+type tally struct {
+	threshold  uint64
+	calls      int   // single calls: each could make calls of its own
+	operations int   // logical calls
+	present    int   // requests with the hop
+	path       int64 // exclusive time on the critical path, ns
+	whole      int64 // duration of the requests, ns (endpoint only)
+}
+
+func (m *measured) tally(threshold uint64) *tally {
+	i, ok := slices.BinarySearchFunc(m.tallies, threshold, func(t tally, want uint64) int {
+		return cmp.Compare(t.threshold, want)
+	})
+	if !ok {
+		m.tallies = slices.Insert(m.tallies, i, tally{threshold: threshold})
+	}
+	return &m.tallies[i]
+}
+
+// pair is the evidence on the order of two operations under one parent call;
+// the first is the hop with the smaller index.
+type pair struct {
+	together    int
+	firstBefore int // the first ended before the second started
+	lastBefore  int // the second ended before the first started
+}
+
+// row is one whole request.
+type row struct {
+	hash      uint64
+	id        trace.TraceID
+	entry     trace.SpanID
+	threshold uint64
+	started   int64
+	cells     []cell // by hop
+}
+
+type cell struct {
+	hop              int32
+	duration, start  int64
+	self, tail, path int64
+}
+
+func (r *row) compare(o *row) int {
+	return cmp.Or(cmp.Compare(r.hash, o.hash), r.id.Compare(o.id), r.entry.Compare(o.entry), cmp.Compare(r.started, o.started))
+}
+
+// hashID is FNV-1a 64 of a trace id.
+func hashID(id trace.TraceID) uint64 {
+	h := uint64(14695981039346656037)
+	for _, b := range id {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}
+
+// NewCollector returns an empty Collector.
+func NewCollector(rules *Rules) *Collector {
+	return &Collector{rules: rules, endpoints: make(map[Endpoint]*collected)}
+}
+
+// instance is one call that has a hop.
+type instance struct {
+	hop        int32
+	parent     int32 // index of the instance that made the call
+	call       int32
+	node       int32 // index among the waited-for, -1 if nobody waits
+	start, end int64
+	lost       bool // a hedge that another answer overtook
+	operation  int32
+}
+
+// operation is a logical call: all calls of one hop under one parent call.
+type operation struct {
+	hop, parent int32
+	start, end  int64
+	longest     int64 // longest single call
+	main        int32 // instance that took longest
+	count       int32
+	attempts    int32
+	outcome     trace.Outcome
+	flags       repeat
+}
+
+type repeat uint8
+
+const (
+	repeatRetry repeat = 1 << iota
+	repeatLoop
+	repeatHedge
+)
+
+// worker holds the buffers of one request.
+type worker struct {
+	tree       trace.Tree
+	walker     trace.Walker
+	effective  []int32 // instance that each call is or belongs to
+	instances  []instance
+	order      []int32
+	operations []operation
+	nodes      []trace.Node
+	nodeOf     []int32 // instance of each node
+	cells      []cell
+	cellOf     []int32 // cell of each hop, -1
+}
+
+// Add measures the request that enters t at span entry. It returns false where
+// the entry cannot be measured or the trace's sampling cannot be told.
+func (c *Collector) Add(t *trace.Trace, entry int32) bool {
+	root := &t.Spans[entry]
+	key := Endpoint{root.Desc.Service, root.Desc.Operation}
+	shape := c.rules.endpoints[key]
+	weight, ok := c.rules.Threshold(t)
+	if shape == nil || !ok {
+		return false
+	}
+	w := &c.w
+	w.tree.Build(t, entry, shape.paths, c.rules.shift(shape))
+	if len(w.tree.Calls) == 0 {
+		return false
+	}
+	e := c.endpoints[key]
+	if e == nil {
+		e = &collected{
+			shape: shape, hops: make([]measured, len(shape.hops)),
+			pairs: make(map[[2]int32]pair), limits: make(map[int64]int),
+		}
+		c.endpoints[key] = e
+	}
+	e.requests++
+	if root.Stamp != nil && root.Stamp.Limit > 0 {
+		e.limits[root.Stamp.Limit]++
+	}
+	w.place(shape)
+	w.operate(shape)
+	w.measure(e, weight)
+	e.order(w)
+	e.rows = append(e.rows, row{
+		hash: hashID(t.ID), id: t.ID, entry: root.ID, threshold: weight, started: root.Start,
+		cells: slices.Clone(w.cells),
+	})
+	if len(e.rows) >= 2*c.rules.options.Sample {
+		e.prune(c.rules.options.Sample)
+	}
+	return true
+}
+
+// place finds the instance of each call: its own, or that of the call it is a
+// part of.
+func (w *worker) place(shape *layout) {
+	calls := w.tree.Calls
+	w.effective = append(w.effective[:0], make([]int32, len(calls))...)
+	w.instances = w.instances[:0]
+	for i := range calls {
+		up := int32(-1)
+		if calls[i].Parent >= 0 {
+			up = w.effective[calls[i].Parent]
+		}
+		hop := shape.hopOf[calls[i].Path]
+		if hop == transparent {
+			w.effective[i] = up
+			continue
+		}
+		w.effective[i] = int32(len(w.instances))
+		w.instances = append(w.instances, instance{
+			hop: hop, parent: up, call: int32(i), node: -1, start: calls[i].Start, end: calls[i].End,
+		})
+	}
+}
+
+// operate groups the instances of one hop under one parent into operations and
+// tells retries, loops, hedges and fan-out apart.
+func (w *worker) operate(shape *layout) {
+	w.order = w.order[:0]
+	for i := range w.instances {
+		w.order = append(w.order, int32(i))
+	}
+	slices.SortFunc(w.order, func(a, b int32) int {
+		x, y := &w.instances[a], &w.instances[b]
+		return cmp.Or(cmp.Compare(x.parent, y.parent), cmp.Compare(x.hop, y.hop),
+			cmp.Compare(x.start, y.start), cmp.Compare(a, b))
+	})
+	w.operations = w.operations[:0]
+	for first := 0; first < len(w.order); {
+		head := &w.instances[w.order[first]]
+		last := first + 1
+		for last < len(w.order) {
+			next := &w.instances[w.order[last]]
+			if next.parent != head.parent || next.hop != head.hop {
+				break
+			}
+			last++
+		}
+		op := w.repeats(w.order[first:last], shape.hops[head.hop].other)
+		for _, i := range w.order[first:last] {
+			w.instances[i].operation = int32(len(w.operations))
+		}
+		w.operations = append(w.operations, op)
+		first = last
+	}
+}
+
+// repeats makes one operation of the calls of one hop under one parent call,
+// given in order of start.
+//
+//	retry    |--error--|  |--ok--|           next starts after a failure
+//	loop     |--ok--||--ok--||--ok--|        next starts after a success
+//	hedge    |-----------ok|                 overlap, and the one that another
+//	             |--------------cancelled|   answer overtook was cancelled
+//	fan-out  |-------|                       any other overlap
+//	          |---------|
+func (w *worker) repeats(group []int32, other bool) operation {
+	calls := w.tree.Calls
+	first := &w.instances[group[0]]
+	op := operation{hop: first.hop, parent: first.parent, start: first.start, end: first.end, main: group[0]}
+	attempts, until := int32(0), first.start // of the running chain of retries; latest end so far
+	previous := int32(-1)                    // instance that ended last so far
+	overlap := false
+	for _, i := range group {
+		in := &w.instances[i]
+		call := &calls[in.call]
+		op.count += call.Attempts
+		if own := max(call.LongestAttempt, 0); own > op.longest {
+			op.longest = own
+		}
+		if in.end-in.start > w.instances[op.main].end-w.instances[op.main].start {
+			op.main = i
+		}
+		switch {
+		case previous < 0:
+			attempts = call.Attempts
+		case other:
+			// Different operations: nothing repeats.
+		case in.start < until:
+			overlap = true
+		case calls[w.instances[previous].call].Outcome != trace.OutcomeOK && in.start-until <= maxBackoff:
+			op.flags |= repeatRetry
+			attempts += call.Attempts
+		default:
+			op.flags |= repeatLoop
+			attempts = call.Attempts
+		}
+		if call.Attempts > 1 {
+			op.flags |= repeatRetry
+		}
+		op.attempts = max(op.attempts, attempts)
+		if previous < 0 || in.end >= until {
+			previous, until = i, in.end
+		}
+		op.end = max(op.end, in.end)
+	}
+	op.outcome = calls[w.instances[previous].call].Outcome
+	if overlap && w.hedge(group, &op) {
+		op.flags |= repeatHedge
+	}
+	return op
+}
+
+// hedge looks for calls that were overtaken: they started before the first
+// success ended and were cancelled after it. They stop counting, and the
+// operation ends with the success.
+func (w *worker) hedge(group []int32, op *operation) bool {
+	calls := w.tree.Calls
+	winner := int32(-1)
+	for _, i := range group {
+		if calls[w.instances[i].call].Outcome == trace.OutcomeOK &&
+			(winner < 0 || w.instances[i].end < w.instances[winner].end) {
+			winner = i
+		}
+	}
+	if winner < 0 {
+		return false
+	}
+	won := w.instances[winner].end
+	overtaken := func(i int32) bool {
+		in := &w.instances[i]
+		return i != winner && calls[in.call].Outcome == trace.OutcomeCancelled && in.start < won && in.end >= won
+	}
+	if !slices.ContainsFunc(group, overtaken) {
+		return false
+	}
+	end := won
+	op.outcome = trace.OutcomeOK
+	for _, i := range group {
+		if overtaken(i) {
+			w.instances[i].lost = true
+		} else if w.instances[i].end > end {
+			end = w.instances[i].end
+			op.outcome = calls[w.instances[i].call].Outcome
+		}
+	}
+	op.end = end
+	return true
+}
+
+// measure adds one request to the samples and fills the cells of its row.
+func (w *worker) measure(e *collected, weight uint64) {
+	w.waitedFor(e.shape)
+	calls := w.tree.Calls
+	spans := w.tree.Trace.Spans
+	own := w.walker.OwnTimes(w.nodes)
+	for n, i := range w.nodeOf {
+		m := &e.hops[w.instances[i].hop]
+		m.self.Add(own[n].Self, weight)
+		if own[n].Parents {
+			m.tail.Add(own[n].Tail, weight)
+		}
+	}
+	w.cells = w.cells[:0]
+	w.cellOf = append(w.cellOf[:0], make([]int32, len(e.hops))...)
+	for h := range w.cellOf {
+		w.cellOf[h] = -1
+	}
+	began := w.instances[0].start
+	for o := range w.operations {
+		op := &w.operations[o]
+		m := &e.hops[op.hop]
+		duration := op.end - op.start
+		switch op.outcome {
+		case trace.OutcomeOK:
+			m.duration.Add(duration, weight)
+			m.longest.Add(op.longest, weight)
+		case trace.OutcomeFailed:
+			m.failed++
+		default:
+			m.duration.AddCensored(duration, weight)
+			m.longest.AddCensored(op.longest, weight)
+		}
+		m.count.Add(int64(op.count), weight)
+		if op.parent >= 0 {
+			m.start.Add(op.start-w.instances[op.parent].start, 0)
+		}
+		m.maxAttempts = max(m.maxAttempts, int(op.attempts))
+		m.retried = m.retried || op.flags&repeatRetry != 0
+		m.looped = m.looped || op.flags&repeatLoop != 0
+		m.hedged = m.hedged || op.flags&repeatHedge != 0
+		m.tally(weight).operations++
+
+		c := w.cell(op.hop)
+		if c.duration < duration {
+			c.duration, c.start = duration, op.start-began
+			c.self, c.tail = -1, -1
+			if n := w.instances[op.main].node; n >= 0 {
+				c.self = own[n].Self
+				if own[n].Parents {
+					c.tail = own[n].Tail
+				}
+			}
+		}
+	}
+	for i := range w.instances {
+		in := &w.instances[i]
+		m := &e.hops[in.hop]
+		m.tally(weight).calls++
+		call := &calls[in.call]
+		m.serverOnly = m.serverOnly || call.ServerOnly
+		if call.Callee != call.Span {
+			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
+		}
+		if call.Shift != 0 {
+			m.skew.Add(call.Shift, 0)
+		}
+		if s := spans[call.Span].Stamp; s != nil && s.HasDeadline && spans[call.Span].Kind == trace.KindClient {
+			m.remaining.Add(s.DeadlineRemaining, weight)
+		}
+	}
+	for _, s := range w.walker.CriticalPath(w.nodes) {
+		w.cell(w.instances[w.nodeOf[s.Node]].hop).path += s.End - s.Start
+	}
+	for i := range w.cells {
+		c := &w.cells[i]
+		t := e.hops[c.hop].tally(weight)
+		t.present++
+		t.path += c.path
+	}
+	e.hops[0].tally(weight).whole += w.instances[0].end - w.instances[0].start
+	slices.SortFunc(w.cells, func(a, b cell) int { return cmp.Compare(a.hop, b.hop) })
+}
+
+func (w *worker) cell(hop int32) *cell {
+	if w.cellOf[hop] < 0 {
+		w.cellOf[hop] = int32(len(w.cells))
+		w.cells = append(w.cells, cell{hop: hop, duration: -1, self: -1, tail: -1})
+	}
+	return &w.cells[w.cellOf[hop]]
+}
+
+// waitedFor makes the tree of the instances that somebody waits for.
+func (w *worker) waitedFor(shape *layout) {
+	w.nodes, w.nodeOf = w.nodes[:0], w.nodeOf[:0]
+	for i := range w.instances {
+		in := &w.instances[i]
+		parent := int32(-1)
+		if in.parent >= 0 {
+			parent = w.instances[in.parent].node
+			kind := shape.hops[in.hop].kind
+			if parent < 0 || in.lost || kind == KindAsync || kind == KindStep {
+				continue
+			}
+		}
+		in.node = int32(len(w.nodes))
+		w.nodes = append(w.nodes, trace.Node{Parent: parent, Start: in.start, End: in.end})
+		w.nodeOf = append(w.nodeOf, int32(i))
+	}
+}
+
+// order adds the evidence on who precedes whom among the operations of each
+// parent call that is waited for.
+func (e *collected) order(w *worker) {
+	for first := 0; first < len(w.operations); {
+		last := first + 1
+		parent := w.operations[first].parent
+		for last < len(w.operations) && w.operations[last].parent == parent {
+			last++
+		}
+		if parent >= 0 && w.instances[parent].node >= 0 {
+			whole := w.instances[parent].end - w.instances[parent].start
+			e.orderSiblings(w.operations[first:last], whole)
+		}
+		first = last
+	}
+}
+
+func (e *collected) orderSiblings(ops []operation, whole int64) {
+	waited := func(op *operation) bool {
+		kind := e.shape.hops[op.hop].kind
+		return kind != KindAsync && kind != KindStep
+	}
+	for i := range ops {
+		a := &ops[i]
+		if !waited(a) {
+			continue
+		}
+		for j := i + 1; j < len(ops); j++ { // operations stand in order of hop
+			b := &ops[j]
+			if !waited(b) {
+				continue
+			}
+			tolerance := min(max(whole/100, asyncFloor), (a.end-a.start)/2, (b.end-b.start)/2)
+			key := [2]int32{a.hop, b.hop}
+			p := e.pairs[key]
+			p.together++
+			if a.end <= b.start+tolerance {
+				p.firstBefore++
+			}
+			if b.end <= a.start+tolerance {
+				p.lastBefore++
+			}
+			e.pairs[key] = p
+		}
+	}
+}
+
+// prune keeps the rows with the smallest hashes.
+func (e *collected) prune(sample int) {
+	if len(e.rows) <= sample {
+		return
+	}
+	slices.SortFunc(e.rows, func(a, b row) int { return a.compare(&b) })
+	clear(e.rows[sample:])
+	e.rows = e.rows[:sample]
+}
+
+// Merge adds what other measured under the same Rules. Other is used up.
+func (c *Collector) Merge(other *Collector) {
+	for key, o := range other.endpoints {
+		e := c.endpoints[key]
+		if e == nil {
+			c.endpoints[key] = o
+			continue
+		}
+		e.requests += o.requests
+		for h := range e.hops {
+			e.hops[h].merge(&o.hops[h])
+		}
+		for k, p := range o.pairs {
+			mine := e.pairs[k]
+			mine.together += p.together
+			mine.firstBefore += p.firstBefore
+			mine.lastBefore += p.lastBefore
+			e.pairs[k] = mine
+		}
+		for limit, n := range o.limits {
+			e.limits[limit] += n
+		}
+		e.rows = append(e.rows, o.rows...)
+		e.prune(c.rules.options.Sample)
+	}
+	other.endpoints = nil
+}
+
+func (m *measured) merge(o *measured) {
+	mine := []*quantile.Sample{&m.duration, &m.longest, &m.count, &m.start, &m.self, &m.tail, &m.net, &m.skew, &m.remaining}
+	theirs := []*quantile.Sample{&o.duration, &o.longest, &o.count, &o.start, &o.self, &o.tail, &o.net, &o.skew, &o.remaining}
+	for i := range mine {
+		mine[i].Merge(theirs[i])
+	}
+	for _, t := range o.tallies {
+		sum := m.tally(t.threshold)
+		sum.calls += t.calls
+		sum.operations += t.operations
+		sum.present += t.present
+		sum.path += t.path
+		sum.whole += t.whole
+	}
+	m.failed += o.failed
+	m.maxAttempts = max(m.maxAttempts, o.maxAttempts)
+	m.retried = m.retried || o.retried
+	m.looped = m.looped || o.looped
+	m.hedged = m.hedged || o.hedged
+	m.serverOnly = m.serverOnly || o.serverOnly
+}

@@ -1,0 +1,281 @@
+package profile
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// Decisions on what is asynchronous, what is a wrapper and how clocks differ
+// need many traces; measuring needs the decisions. So traces are gone through
+// twice: a Survey gathers evidence, Decide turns it into Rules, and a Collector
+// measures under those Rules.
+
+// asyncFloor is the least time by which a child must outlive its parent to
+// count as not waited for, ns.
+const asyncFloor = 300_000
+
+// resolutions are the clock resolutions that are told apart, ns; 0 stands for
+// anything finer than 1 ms.
+var resolutions = [...]int64{0, 1e6, 1e7, 1e9}
+
+// Endpoint names an entry operation.
+type Endpoint struct{ Service, Operation string }
+
+func (e Endpoint) compare(o Endpoint) int {
+	return cmp.Or(strings.Compare(e.Service, o.Service), strings.Compare(e.Operation, o.Operation))
+}
+
+// Survey is the evidence of many requests about their structure. Surveys of
+// parts merge into the survey of the whole, in any order.
+type Survey struct {
+	endpoints map[Endpoint]*evidence
+	traces    SamplingEvidence
+	tree      trace.Tree
+}
+
+// SamplingEvidence counts traces by how they say they were sampled.
+type SamplingEvidence struct {
+	Traces      int
+	Weighted    int // carry a valid `ot=th`
+	Invalid     int // carry only an unreadable one
+	TailSampled int // carry an attribute of a tail sampler
+}
+
+func (s *SamplingEvidence) add(o SamplingEvidence) {
+	s.Traces += o.Traces
+	s.Weighted += o.Weighted
+	s.Invalid += o.Invalid
+	s.TailSampled += o.TailSampled
+}
+
+// evidence is what is known of one endpoint.
+type evidence struct {
+	requests int
+	paths    trace.Paths
+	nodes    []pathEvidence // by path
+	whole    [len(resolutions)]int
+	times    int // start times and durations looked at
+}
+
+// pathEvidence is what is known of one node of the merged tree.
+type pathEvidence struct {
+	calls int
+	total int64 // sum of durations
+
+	// Against the nearest call that could wait for it, where that was OK:
+	judged   int
+	outlived [len(resolutions)]int // ended later than the parent by more than the tolerance
+	detached [len(resolutions)]int // started later than the parent's end by more than it
+	early    int                   // a SERVER span without CLIENT span that started before its parent: clocks differ
+
+	wraps int // covered at least 90 % of the endpoint's span
+
+	// What the callee's clock may be off by, for each call: adding any value of
+	// [Start, End] puts the callee inside the caller. Start > End: it never fits.
+	caller, callee string
+	fits           []trace.Interval
+}
+
+// NewSurvey returns an empty Survey.
+func NewSurvey() *Survey { return &Survey{endpoints: make(map[Endpoint]*evidence)} }
+
+// AddTrace counts how a trace was sampled. Every trace is added once.
+func (s *Survey) AddTrace(t *trace.Trace) {
+	e := SamplingEvidence{Traces: 1}
+	_, state := threshold(t)
+	switch state {
+	case thresholdValid:
+		e.Weighted = 1
+	case thresholdInvalid:
+		e.Invalid = 1
+	}
+	for i := range t.Spans {
+		if t.Spans[i].Is(trace.FlagTailSampled) {
+			e.TailSampled = 1
+			break
+		}
+	}
+	s.traces.add(e)
+}
+
+// Add takes the evidence of the request that enters t at span entry. It returns
+// false where the entry cannot be measured.
+func (s *Survey) Add(t *trace.Trace, entry int32) bool {
+	key := Endpoint{t.Spans[entry].Desc.Service, t.Spans[entry].Desc.Operation}
+	ev := s.endpoints[key]
+	if ev == nil {
+		ev = &evidence{}
+		s.endpoints[key] = ev
+	}
+	tree := &s.tree
+	tree.Build(t, entry, &ev.paths, nil)
+	if len(tree.Calls) == 0 {
+		return false
+	}
+	ev.requests++
+	if n := ev.paths.Len(); n > len(ev.nodes) {
+		ev.nodes = append(ev.nodes, make([]pathEvidence, n-len(ev.nodes))...)
+	}
+	root := &tree.Calls[0]
+	for i := range tree.Calls {
+		c := &tree.Calls[i]
+		p := &ev.nodes[c.Path]
+		p.calls++
+		p.total += c.Duration()
+		ev.resolution(t.Spans[c.Span].Start)
+		ev.resolution(t.Spans[c.Span].Duration)
+		if i == 0 {
+			continue
+		}
+		if c.Kind == trace.CallStage && 10*c.Duration() >= 9*root.Duration() {
+			p.wraps++
+		}
+		p.judge(tree, c)
+		p.fit(tree, c)
+	}
+	return true
+}
+
+// resolution counts of which whole units a time is a multiple.
+func (ev *evidence) resolution(ns int64) {
+	ev.times++
+	for r := 1; r < len(resolutions) && ns%resolutions[r] == 0; r++ {
+		ev.whole[r]++
+	}
+}
+
+// judge compares a call with the one that could wait for it.
+//
+//	parent |----------------|
+//	child            |-----------------|      outlived
+//	child                        |-----|      detached
+func (p *pathEvidence) judge(tree *trace.Tree, c *trace.Call) {
+	if c.Kind == trace.CallAsync {
+		return // known by its kind
+	}
+	owner := &tree.Calls[c.Parent]
+	if owner.Kind == trace.CallStage {
+		owner = &tree.Calls[owner.Parent] // a stage may turn out to be transparent
+	}
+	spans := tree.Trace.Spans
+	parent, child := &spans[owner.Callee], &spans[c.Span]
+	if parent.Outcome != trace.OutcomeOK {
+		return // today's timeout cut the parent, not the child
+	}
+	p.judged++
+	tolerance := max(parent.Duration/100, asyncFloor)
+	if c.ServerOnly && parent.Desc.Service != child.Desc.Service && child.Start < parent.Start-tolerance {
+		p.early++
+	}
+	for r, resolution := range resolutions {
+		limit := parent.End() + max(tolerance, 2*resolution)
+		if child.End() > limit {
+			p.outlived[r]++
+		}
+		if child.Start > limit {
+			p.detached[r]++
+		}
+	}
+}
+
+// fit notes which shifts of the callee's clock put it inside the caller.
+func (p *pathEvidence) fit(tree *trace.Tree, c *trace.Call) {
+	spans := tree.Trace.Spans
+	var caller, callee *trace.Span
+	switch {
+	case c.Kind == trace.CallAsync:
+		return
+	case c.Callee != c.Span:
+		caller, callee = &spans[c.Span], &spans[c.Callee]
+	case c.ServerOnly:
+		caller, callee = &spans[tree.Calls[c.Parent].Callee], &spans[c.Span]
+	default:
+		return
+	}
+	if sameClock(caller.Desc, callee.Desc) {
+		return
+	}
+	p.caller, p.callee = caller.Desc.Service, callee.Desc.Service
+	p.fits = append(p.fits, trace.Interval{Start: caller.Start - callee.Start, End: caller.End() - callee.End()})
+}
+
+// sameClock tells whether two processes read one clock: one service, or one
+// host where both name theirs.
+func sameClock(a, b *trace.Desc) bool {
+	return a.Service == b.Service || a.Host != "" && a.Host == b.Host
+}
+
+// Merge adds the evidence of other, which stays as it is.
+func (s *Survey) Merge(other *Survey) {
+	s.traces.add(other.traces)
+	for key, o := range other.endpoints {
+		ev := s.endpoints[key]
+		if ev == nil {
+			ev = &evidence{}
+			s.endpoints[key] = ev
+		}
+		ev.merge(o)
+	}
+}
+
+func (ev *evidence) merge(o *evidence) {
+	ev.requests += o.requests
+	ev.times += o.times
+	for r := range ev.whole {
+		ev.whole[r] += o.whole[r]
+	}
+	mine := make([]int32, o.paths.Len()) // node of ev for each node of o
+	for i := range mine {
+		parent, key := o.paths.At(int32(i))
+		if parent >= 0 {
+			parent = mine[parent]
+		}
+		mine[i] = ev.paths.Child(parent, key)
+		if n := ev.paths.Len(); n > len(ev.nodes) {
+			ev.nodes = append(ev.nodes, make([]pathEvidence, n-len(ev.nodes))...)
+		}
+		ev.nodes[mine[i]].merge(&o.nodes[i])
+	}
+}
+
+func (p *pathEvidence) merge(o *pathEvidence) {
+	p.calls += o.calls
+	p.total += o.total
+	p.judged += o.judged
+	p.early += o.early
+	p.wraps += o.wraps
+	for r := range p.outlived {
+		p.outlived[r] += o.outlived[r]
+		p.detached[r] += o.detached[r]
+	}
+	if len(o.fits) > 0 {
+		p.caller, p.callee = o.caller, o.callee
+		p.fits = append(p.fits, o.fits...)
+	}
+}
+
+// Sampling returns how the traces were sampled.
+func (s *Survey) Sampling() SamplingEvidence { return s.traces }
+
+// Count is an endpoint and how many requests entered there.
+type Count struct {
+	Endpoint
+	Requests int
+}
+
+// Endpoints returns all endpoints, the busiest first; ties in order of name.
+func (s *Survey) Endpoints() []Count {
+	out := make([]Count, 0, len(s.endpoints))
+	for e, ev := range s.endpoints {
+		if ev.requests > 0 {
+			out = append(out, Count{e, ev.requests})
+		}
+	}
+	slices.SortFunc(out, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), a.compare(b.Endpoint))
+	})
+	return out
+}

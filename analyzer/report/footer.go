@@ -1,0 +1,380 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer"
+)
+
+// line is one statement below a table: a keyword and a sentence.
+type line struct {
+	key, text string
+}
+
+// duration formats ns exactly, with the unit, for sentences about plans.
+func (s *sheet) duration(ns int64) string { return s.exact(ns) + glue + "ms" }
+
+// measured formats ns with the unit, for sentences about what was measured.
+func measured(ns int64) string { return millis(ns) + glue + "ms" }
+
+// hop returns the hop with the id, or nil.
+func (s *sheet) hop(id string) *analyzer.Hop {
+	for i := range s.e.Hops {
+		if s.e.Hops[i].ID == id {
+			return &s.e.Hops[i]
+		}
+	}
+	return nil
+}
+
+// called returns the name of a hop inside a sentence.
+func (s *sheet) called(id string) string {
+	h := s.hop(id)
+	if h == nil {
+		return printable(id)
+	}
+	if s.nameWidth > 0 {
+		return clip(name(h), s.nameWidth, s.dots)
+	}
+	return name(h)
+}
+
+// title names the endpoint, its budget and how it fares today.
+func (s *sheet) title() (endpoint string, facts []string) {
+	endpoint = printable(strings.TrimSpace(s.e.Service + " " + s.e.Operation))
+	if endpoint == "" {
+		endpoint = unknown
+	}
+	budget := "budget " + s.duration(s.e.Budget)
+	if s.e.BudgetSource == "suggested" {
+		budget = "suggested " + budget
+	}
+	if s.narrow {
+		return endpoint, []string{budget, fmt.Sprintf("%d requests, %s miss it today", s.e.Traces, rate(s.e.DeadlineMissRatio))}
+	}
+	facts = []string{budget, fmt.Sprintf("%s of %d requests miss it today", rate(s.e.DeadlineMissRatio), s.e.Traces)}
+	if q := s.e.Duration; q.P99.Known {
+		p99 := "P99 " + measured(q.P99.V)
+		if q.P99Lo.Known || q.P99Hi.Known {
+			p99 += " (95" + glue + "%: " + openEnd(q.P99Lo) + "-" + openEnd(q.P99Hi) + ")"
+		}
+		facts = append(facts, p99)
+	}
+	return endpoint, facts
+}
+
+// footer returns the statements about one endpoint in their fixed order. The
+// narrow layout says the same in fewer words.
+func (s *sheet) footer() []line {
+	lines := []line{{"BUDGET", s.budgetLine()}, {"TIMEOUT", s.timeoutLine()}}
+	if h := s.hop(s.e.Hot); h != nil && h.CriticalPath.Known {
+		text := s.called(s.e.Hot) + ": " + wholeRate(h.CriticalPath.V) + " of the critical path"
+		if h.SlowPath.Known {
+			text += ", " + wholeRate(h.SlowPath.V) + " in the slowest 5" + glue + "% of requests"
+		}
+		lines = append(lines, line{"HOT", text + "."})
+	}
+	lines = append(lines, line{"DATA", s.dataLine()})
+	for _, m := range s.e.Moves {
+		lines = append(lines, line{"MOVE", fmt.Sprintf("%s could move from %s to %s.",
+			s.duration(m.Amount), s.room(m.From), s.room(m.To))})
+	}
+	for _, w := range s.e.Warnings {
+		lines = append(lines, line{"WARNING", printable(w)})
+	}
+	return lines
+}
+
+// budgetLine says what the shares mean, what they would cost as hard timeouts,
+// and, where there is no plan, what it takes to have one.
+func (s *sheet) budgetLine() string {
+	var b strings.Builder
+	switch s.e.BudgetSource {
+	case "suggested":
+		fmt.Fprintf(&b, "none was given: %s is a suggestion that %s of today's requests miss. ",
+			s.duration(s.e.Budget), rate(s.e.DeadlineMissRatio))
+	case "observed":
+		b.WriteString("as the spans' latency_budget.limit says. ")
+	case "plan":
+		b.WriteString("as the plan file says. ")
+	}
+	if !s.e.Feasible {
+		fmt.Fprintf(&b, "Infeasible: no plan obeys %s, the smallest feasible budget is %s.",
+			s.duration(s.e.Budget), s.duration(s.e.MinBudget))
+		if len(s.e.BindingChain) > 0 {
+			chain := make([]string, len(s.e.BindingChain))
+			for i, id := range s.e.BindingChain {
+				chain[i] = s.called(id)
+				if h := s.hop(id); h != nil && h.Floor.Known {
+					chain[i] += " (" + measured(h.Floor.V) + ")"
+				}
+			}
+			b.WriteString(" The chain that needs it, with its floors: " + strings.Join(chain, s.then))
+			if s.e.Reserve > 0 {
+				b.WriteString(", and " + s.duration(s.e.Reserve) + " for the endpoint's own work")
+			}
+			b.WriteString(".")
+		}
+		return b.String()
+	}
+	if !s.narrow {
+		b.WriteString("strict shares: calls in sequence and own time together stay within the caller's. ")
+	}
+	if p := s.e.Replay; p == nil {
+		b.WriteString("What they cut as hard timeouts was not replayed.")
+	} else {
+		fmt.Fprintf(&b, "As hard timeouts they would cut %s of good requests", rate(p.BudgetFalseCut))
+		if p.Folds > 1 && !s.narrow {
+			fmt.Fprintf(&b, " (%d-fold replay)", p.Folds)
+		}
+		if p.BudgetFalseCut > mostFalseCut {
+			b.WriteString(", more than 1" + glue + "%: " + s.budgetForFewCuts(p))
+		}
+		b.WriteString(".")
+	}
+	if !s.narrow && s.e.MinBudget > 0 {
+		fmt.Fprintf(&b, " No plan exists below %s.", s.duration(s.e.MinBudget))
+	}
+	return b.String()
+}
+
+// mostFalseCut is the ratio of good requests cut by hard shares above which
+// the reader is warned.
+const mostFalseCut = 0.01
+
+func (s *sheet) budgetForFewCuts(p *analyzer.Replay) string {
+	for _, b := range p.BudgetForFalseCut {
+		if b.Ratio == mostFalseCut && b.Budget.Known {
+			return "for that the budget must be " + s.duration(b.Budget.V)
+		}
+	}
+	return "no budget that was tried gets there"
+}
+
+func (s *sheet) timeoutLine() string {
+	var parts []string
+	switch p := s.e.Replay; {
+	case !s.e.Feasible:
+		parts = append(parts, "none without a plan.")
+	case p == nil:
+		parts = append(parts, "for clients that pass the remaining deadline on.")
+	default:
+		parts = append(parts, "for clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut)+".")
+	}
+	if s.e.WorstCase.Known {
+		parts = append(parts, "Where nobody does, the worst case is "+s.duration(s.e.WorstCase.V)+".")
+	}
+	if s.e.WorstCaseNow.Known {
+		parts = append(parts, "With today's timeouts it is "+s.duration(s.e.WorstCaseNow.V)+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+// room names a hop of a move and how much room it has, of today's budget where
+// that is known.
+func (s *sheet) room(id string) string {
+	h := s.hop(id)
+	switch {
+	case h == nil:
+		return s.called(id)
+	case h.Now.Known && h.P99.Known && h.P99.V > 0:
+		return s.called(id) + " (" + multiple(float64(h.Now.V)/float64(h.P99.V), s.glyphs) + " its P99)"
+	case h.Slack.Known:
+		return s.called(id) + " (" + multiple(h.Slack.V, s.glyphs) + " its P99)"
+	}
+	return s.called(id)
+}
+
+// grades say how far a P99 may be trusted, best first, and what more calls
+// would bring.
+var grades = []struct{ confidence, alone string }{
+	{"good", "P99 good"},
+	{"fair", "P99 fair (good from 3000)"},
+	{"low", "P99 low (fair from 368)"},
+	{"refused", "no P99 (low from 100)"},
+}
+
+// dataLine says how much evidence the table stands on.
+func (s *sheet) dataLine() string {
+	var facts []string
+
+	// The hops with a budget; an endpoint without calls is judged by itself.
+	var judged []*analyzer.Hop
+	async, skewed, skew := 0, 0, int64(0)
+	for i := range s.e.Hops {
+		h := &s.e.Hops[i]
+		switch h.Kind {
+		case analyzer.HopCall, analyzer.HopStage:
+			judged = append(judged, h)
+		case analyzer.HopAsync:
+			async++
+		}
+		if h.Skew.Known && h.Skew.V != 0 {
+			skewed++
+			if magnitude(h.Skew.V) > magnitude(skew) {
+				skew = h.Skew.V
+			}
+		}
+	}
+	unit := " per hop"
+	if len(judged) == 0 && len(s.e.Hops) > 0 {
+		judged, unit = []*analyzer.Hop{&s.e.Hops[0]}, ""
+	}
+	if len(judged) > 0 {
+		facts = append(facts, callRange(judged)+unit+": "+gradeOf(judged))
+	}
+	if s.e.OrderPairs > 0 {
+		facts = append(facts, fmt.Sprintf("order sure in %d of %d pairs", s.e.OrderSure, s.e.OrderPairs))
+	}
+
+	trouble := []string{"no skew", "no drops", "no async"}
+	if skewed > 0 {
+		trouble[0] = fmt.Sprintf("clocks shifted at %s, by up to %s", count(skewed, "hop"), measured(int64(magnitude(skew))))
+	}
+	dropped := 0
+	for _, n := range s.r.Input.LeftOut {
+		dropped += n
+	}
+	if dropped > 0 {
+		trouble[1] = count(dropped, "span") + " left out"
+	}
+	if async > 0 {
+		trouble[2] = count(async, "async hop")
+	}
+	facts = append(facts, strings.Join(trouble, ", "))
+	if s.e.KindInferredRatio > 0 {
+		facts = append(facts, "kind inferred for "+rate(s.e.KindInferredRatio)+" of spans")
+	}
+	if s.e.Resolution > 0 {
+		facts = append(facts, "clock in steps of "+measured(s.e.Resolution))
+	}
+	if !s.narrow {
+		facts = append(facts, "ms")
+	}
+	return strings.Join(append(facts, s.legend()...), s.dot)
+}
+
+// legend explains the marks that the table uses.
+func (s *sheet) legend() []string {
+	var few, open, cut bool
+	for i := range s.e.Hops {
+		h := &s.e.Hops[i]
+		few = few || fewCalls(h)
+		open = open || !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
+		cut = cut || h.Verdict == analyzer.VerdictCensored
+	}
+	var marks []string
+	if few {
+		marks = append(marks, "* under 100 calls: the largest seen, no P99")
+	}
+	if open {
+		marks = append(marks, "? no upper bound: more than the largest seen")
+	}
+	if cut {
+		marks = append(marks, s.atLeast+" cut by today's timeouts: a lower bound")
+	}
+	return marks
+}
+
+// callRange is the smallest and the largest number of calls of the hops.
+func callRange(hops []*analyzer.Hop) string {
+	lo, hi := hops[0].Calls, hops[0].Calls
+	for _, h := range hops {
+		lo, hi = min(lo, h.Calls), max(hi, h.Calls)
+	}
+	if lo == hi {
+		return count(lo, "call")
+	}
+	return strconv.Itoa(lo) + " to " + count(hi, "call")
+}
+
+// gradeOf says what the confidence of the hops is, each grade with the number
+// of its hops where there is more than one.
+func gradeOf(hops []*analyzer.Hop) string {
+	var mixed []string
+	alone := ""
+	for _, g := range grades {
+		n := 0
+		for _, h := range hops {
+			if h.Confidence == g.confidence {
+				n++
+			}
+		}
+		if n > 0 {
+			mixed = append(mixed, g.confidence+" at "+strconv.Itoa(n))
+			alone = g.alone
+		}
+	}
+	switch len(mixed) {
+	case 0:
+		return "P99 not graded"
+	case 1:
+		return alone
+	}
+	return "P99 " + strings.Join(mixed, ", ")
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// closing returns the statements that stand once, below the last table: what
+// has no table, what was read and left out, and what the numbers assume.
+func closing(r *analyzer.Report) []line {
+	var lines []line
+	for _, o := range r.Others {
+		endpoint := printable(strings.TrimSpace(o.Service + " " + o.Operation))
+		lines = append(lines, line{"ALSO", endpoint + ": " + count(o.Traces, "request") + ", no table of its own."})
+	}
+	text := map[string]string{}
+	for _, n := range r.Input.Notes {
+		text[n.Kind] = n.Text
+	}
+	read := count(r.Input.Traces, "trace") + ", " + count(r.Input.Spans, "span") + " read; "
+	var left []string
+	for _, kind := range slices.Sorted(maps.Keys(r.Input.LeftOut)) {
+		n := r.Input.LeftOut[kind]
+		switch {
+		case n == 0:
+		case text[kind] != "":
+			left = append(left, printable(text[kind]))
+		default:
+			left = append(left, count(n, "span")+" ("+printable(kind)+")")
+		}
+	}
+	if len(left) == 0 {
+		read += "nothing left out."
+	} else {
+		read += "left out: " + strings.Join(left, "; ") + "."
+	}
+	lines = append(lines, line{"INPUT", read})
+	var kept []string
+	for _, n := range r.Input.Notes {
+		if r.Input.LeftOut[n.Kind] > 0 {
+			continue
+		}
+		if n.Text != "" {
+			kept = append(kept, printable(n.Text))
+		} else {
+			kept = append(kept, strconv.Itoa(n.Count)+" "+printable(n.Kind))
+		}
+	}
+	if len(kept) > 0 {
+		lines = append(lines, line{"NOTED", strings.Join(kept, "; ") + "."})
+	}
+	sampling := "the numbers stand for all requests only as far as these traces do."
+	if r.Input.Sampling.Note != "" {
+		sampling += " " + printable(r.Input.Sampling.Note)
+	}
+	return append(lines,
+		line{"SAMPLING", sampling},
+		line{"P99S", "do not add up: the P99 of a chain is not the sum of the P99s of its hops."})
+}

@@ -1,0 +1,133 @@
+// Package report renders the result of an analysis as a table for a terminal,
+// as JSON, as Markdown and as CSV.
+//
+// A renderer computes nothing: it selects, scales and lays out what the
+// [analyzer.Report] holds, so all formats carry the same numbers. Text formats
+// replace whatever in a name could steer a terminal or turn into markup; JSON
+// keeps names as they are.
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer"
+)
+
+// Options say how text is laid out. JSON and CSV need none of them.
+type Options struct {
+	Width int  // columns of the table; 0 means 120
+	Color bool // ANSI colours in the table; the caller knows whether it writes to a terminal
+	ASCII bool // draw with ASCII only; names stay as they are
+}
+
+// formats are the renderers by name, in the order in which help lists them.
+var formats = []struct {
+	name   string
+	render func(io.Writer, *analyzer.Report, Options) error
+}{
+	{"table", renderTable},
+	{"json", renderJSON},
+	{"markdown", renderMarkdown},
+	{"csv", renderCSV},
+}
+
+// Formats returns the names that [Render] knows.
+func Formats() []string {
+	names := make([]string, len(formats))
+	for i, f := range formats {
+		names[i] = f.name
+	}
+	return names
+}
+
+// Render writes r to w in the named format and leaves r as it is. An unknown
+// format is an error that lists the valid names; a number in r that is needed
+// and is not finite is an error that says where it stands.
+func Render(w io.Writer, r *analyzer.Report, format string, opts Options) error {
+	for _, f := range formats {
+		if f.name != format {
+			continue
+		}
+		settled, err := settle(r)
+		if err != nil {
+			return err
+		}
+		return f.render(w, settled, opts)
+	}
+	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(Formats(), ", "))
+}
+
+// settle returns a copy of r whose floats are fit for every format: rounded to
+// six significant digits, so that the last bits of a sum show nowhere, and
+// absent where they are no finite number and may be absent. Lists that must be
+// there are empty, not nil.
+func settle(r *analyzer.Report) (*analyzer.Report, error) {
+	out := *r
+	out.Input.Files = append([]analyzer.InputFile{}, r.Input.Files...)
+	out.Endpoints = append([]analyzer.Endpoint{}, r.Endpoints...)
+	for i := range out.Endpoints {
+		e := &out.Endpoints[i]
+		e.Hops = append([]analyzer.Hop{}, e.Hops...)
+		settleOpt(&e.Percentile)
+		must := []needed{
+			{"deadline_miss_ratio", &e.DeadlineMissRatio},
+			{"kind_inferred_ratio", &e.KindInferredRatio},
+		}
+		if e.Replay != nil {
+			replay := *e.Replay
+			replay.BudgetForFalseCut = slices.Clone(replay.BudgetForFalseCut)
+			e.Replay = &replay
+			must = append(must,
+				needed{"budget_false_cut_ratio", &replay.BudgetFalseCut},
+				needed{"timeout_false_cut_ratio", &replay.TimeoutFalseCut})
+			for j := range replay.BudgetForFalseCut {
+				must = append(must, needed{"budget_for_false_cut ratio", &replay.BudgetForFalseCut[j].Ratio})
+			}
+		}
+		for j := range e.Hops {
+			h := &e.Hops[j]
+			must = append(must, needed{"presence", &h.Presence}, needed{"censored_ratio", &h.CensoredRatio})
+			for _, o := range []*analyzer.Opt[float64]{
+				&h.UtilizationP99, &h.CriticalPath, &h.SlowPath, &h.ShareRatio, &h.Slack, &h.CutRatio,
+			} {
+				settleOpt(o)
+			}
+		}
+		for _, n := range must {
+			if !finite(*n.value) {
+				return nil, fmt.Errorf("endpoint %q %q: %s is %v, which no format can carry",
+					e.Service, e.Operation, n.key, *n.value)
+			}
+			*n.value = sixDigits(*n.value)
+		}
+	}
+	return &out, nil
+}
+
+// needed is a float that JSON cannot leave out.
+type needed struct {
+	key   string
+	value *float64
+}
+
+func settleOpt(o *analyzer.Opt[float64]) {
+	if !finite(o.V) {
+		*o = analyzer.Opt[float64]{}
+	}
+	o.V = sixDigits(o.V)
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func sixDigits(v float64) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	if err != nil { // Rounding up left the range.
+		return v
+	}
+	return short
+}

@@ -1,0 +1,836 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"strconv"
+	"sync"
+)
+
+// Attributes collects, of one span or one resource, the few attributes that
+// the analysis needs, and turns them into the fields of a [Span]. It is the
+// one place that knows attribute keys; readers of files and the Collector
+// processor both fill it.
+//
+// The zero value is ready. It is reused: Reset before each span. It keeps its
+// own copies of texts, so callers may reuse their buffers at once, and it
+// allocates only while its buffer grows.
+type Attributes struct {
+	buf   []byte
+	refs  [numTexts]textRef
+	kind  Kind
+	flags Flags
+
+	timedOut, cancelled, failed bool
+
+	threshold uint64
+	stamp     Stamp
+	op        []byte // scratch for the operation
+}
+
+// textRef is a text inside Attributes.buf; n is its length plus one, so that
+// the zero value means "absent".
+type textRef struct{ off, n uint32 }
+
+// AttrKey is a wanted attribute; see [Attributes.See].
+type AttrKey uint8
+
+// Attributes that readers set from fields which are no attributes in their format.
+const (
+	AttrPeerService AttrKey = iota + 1 // who is called, as the caller names it
+	AttrServiceName                // who the emitting process is
+	AttrHostName                   // where it runs
+	AttrSpanKind                   // the kind as a word, in formats that have it as a tag
+	AttrError                      // the error tag of OpenTracing and Zipkin
+	AttrTraceState                 // the W3C tracestate header
+	AttrSpanName                   // the name of the span
+
+	attrRoute
+	attrURLTemplate
+	attrMethod
+	attrRPCService
+	attrRPCMethod
+	attrDBSummary
+	attrDBOperation
+	attrDBCollection
+	attrDBSystem
+	attrMessagingSystem
+	attrMessagingOperation
+	attrDestinationTemplate
+	attrDestination
+	attrServerAddress
+	attrHostTag
+	attrHostID
+	attrHostIP
+	numTexts
+
+	attrErrorType
+	attrGRPCStatus
+	attrHTTPStatus
+	attrStatusCode
+	attrLimit
+	attrDeadline
+)
+
+// See takes note that an attribute is present and tells whether its value is
+// wanted too; only then has key a meaning. Values of other attributes need not
+// be decoded.
+func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
+	switch string(name) {
+	case "service.name":
+		return AttrServiceName, true
+	case "host.name":
+		return AttrHostName, true
+	case "hostname":
+		return attrHostTag, true
+	case "host.id":
+		return attrHostID, true
+	case "ip":
+		return attrHostIP, true
+	case "span.kind":
+		return AttrSpanKind, true
+	case "http.route":
+		return attrRoute, true
+	case "url.template":
+		return attrURLTemplate, true
+	case "http.request.method", "http.method":
+		return attrMethod, true
+	case "http.response.status_code", "http.status_code":
+		return attrHTTPStatus, true
+	case "error":
+		return AttrError, true
+	case "error.type":
+		return attrErrorType, true
+	case "otel.status_code":
+		return attrStatusCode, true
+	case "grpc.status_code":
+		return attrGRPCStatus, true
+	case "messaging.system":
+		return attrMessagingSystem, true
+	case "messaging.operation.name", "messaging.operation.type", "messaging.operation":
+		return attrMessagingOperation, true
+	case "messaging.destination.template":
+		return attrDestinationTemplate, true
+	case "messaging.destination.name", "messaging.destination":
+		return attrDestination, true
+	case "w3c.tracestate":
+		return AttrTraceState, true
+	case "latency_budget.limit":
+		return attrLimit, true
+	case "latency_budget.deadline.remaining":
+		return attrDeadline, true
+	}
+	switch {
+	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
+		// Written by the tail_sampling processor of the Collector and by Refinery.
+		a.flags |= FlagTailSampled
+	case bytes.HasPrefix(name, []byte("db.")), bytes.HasPrefix(name, []byte("peer.")),
+		bytes.HasPrefix(name, []byte("net.peer.")), bytes.HasPrefix(name, []byte("rpc.")),
+		bytes.HasPrefix(name, []byte("server.address")):
+		a.flags |= FlagOutbound
+		return outboundKey(name)
+	}
+	return 0, false
+}
+
+// outboundKey finds the wanted ones among the attributes of calls.
+func outboundKey(name []byte) (AttrKey, bool) {
+	switch string(name) {
+	case "peer.service":
+		return AttrPeerService, true
+	case "server.address", "net.peer.name", "peer.hostname":
+		return attrServerAddress, true
+	case "rpc.service":
+		return attrRPCService, true
+	case "rpc.method":
+		return attrRPCMethod, true
+	case "rpc.grpc.status_code", "rpc.response.status_code", "rpc.connect_rpc.error_code":
+		return attrGRPCStatus, true
+	case "db.query.summary":
+		return attrDBSummary, true
+	case "db.operation.name", "db.operation":
+		return attrDBOperation, true
+	case "db.collection.name", "db.sql.table", "db.mongodb.collection", "db.cassandra.table":
+		return attrDBCollection, true
+	case "db.system.name", "db.system":
+		return attrDBSystem, true
+	}
+	return 0, false
+}
+
+// Reset forgets the attributes but keeps the buffers.
+func (a *Attributes) Reset() {
+	*a = Attributes{buf: a.buf[:0], op: a.op[:0]}
+}
+
+// SetString gives key a text. Numbers written as text are understood where the
+// key wants a number. The result is "" or the kind of note to count because
+// the value cannot be what the key stands for; it is then ignored.
+func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
+	switch key {
+	case AttrSpanKind:
+		k, ok := ParseKind(v)
+		if !ok {
+			return NoteBadKind
+		}
+		a.kind = k
+	case AttrError:
+		if !foldEqual(v, "false") {
+			a.failed = true
+			a.endedBy(v)
+		}
+	case attrErrorType:
+		if len(v) > 0 {
+			a.failed = true
+			a.endedBy(v)
+		}
+	case attrStatusCode:
+		a.SetStatus(foldEqual(v, "error"))
+	case attrGRPCStatus:
+		a.endedBy(v)
+		if n, ok := parseInt(v); ok {
+			return a.SetInt(key, n)
+		}
+	case attrHTTPStatus:
+		n, ok := parseInt(v)
+		if !ok {
+			return NoteBadAttribute
+		}
+		return a.SetInt(key, n)
+	case attrLimit, attrDeadline:
+		f, err := strconv.ParseFloat(string(v), 64)
+		if err != nil {
+			return NoteBadStamp
+		}
+		return a.SetFloat(key, f)
+	case AttrTraceState:
+		t, present, ok := ParseThreshold(v)
+		a.flags &^= FlagThreshold | FlagThresholdInvalid
+		switch {
+		case ok:
+			a.threshold = t
+			a.flags |= FlagThreshold
+		case present:
+			a.flags |= FlagThresholdInvalid
+			return NoteBadThreshold
+		}
+	default:
+		a.refs[key] = textRef{uint32(len(a.buf)), uint32(len(v)) + 1}
+		a.buf = append(a.buf, v...)
+	}
+	return ""
+}
+
+// SetInt gives key an integer; the result is that of SetString.
+func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
+	switch key {
+	case attrGRPCStatus:
+		// Codes of google.rpc.Code.
+		a.cancelled = a.cancelled || v == 1
+		a.timedOut = a.timedOut || v == 4
+	case attrHTTPStatus:
+		// 499 is what proxies log when the client closed the request.
+		a.cancelled = a.cancelled || v == 499
+		a.timedOut = a.timedOut || v == 504
+	case attrLimit, attrDeadline:
+		return a.SetFloat(key, float64(v))
+	case AttrError:
+		a.failed = a.failed || v != 0
+	default:
+		return a.setNumberText(key, v)
+	}
+	return ""
+}
+
+// SetFloat gives key a number; the result is that of SetString.
+func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
+	switch key {
+	case attrLimit, attrDeadline:
+		// Seconds, so 1e9 is 31 years: no budget, but it would still fit int64 ns.
+		if math.IsNaN(v) || math.Abs(v) >= 1e9 {
+			return NoteBadStamp
+		}
+		ns := int64(math.Round(v * 1e9))
+		if key == attrDeadline {
+			a.stamp.DeadlineRemaining, a.stamp.HasDeadline = ns, true
+			return ""
+		}
+		if ns < 0 {
+			return NoteBadStamp
+		}
+		a.stamp.Limit = ns
+		return ""
+	}
+	if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
+		return NoteBadAttribute
+	}
+	return a.SetInt(key, int64(v))
+}
+
+// SetBool gives key a truth value; the result is that of SetString.
+func (a *Attributes) SetBool(key AttrKey, v bool) NoteKind {
+	switch key {
+	case AttrError:
+		a.failed = a.failed || v
+		return ""
+	case attrLimit, attrDeadline:
+		return NoteBadStamp
+	}
+	return NoteBadAttribute
+}
+
+// setNumberText keeps a number where a text is expected, as exporters with one
+// type for all values write it.
+func (a *Attributes) setNumberText(key AttrKey, v int64) NoteKind {
+	if key >= numTexts {
+		return NoteBadAttribute
+	}
+	var digits [20]byte
+	return a.SetString(key, strconv.AppendInt(digits[:0], v, 10))
+}
+
+// SetStatus gives the status of the span: whether it is ERROR.
+func (a *Attributes) SetStatus(isError bool) {
+	a.failed = a.failed || isError
+}
+
+// endedBy is the one table of words by which errors say that time was the
+// reason: names of gRPC and Connect codes, HTTP codes as error.type has them,
+// and class names like java.net.SocketTimeoutException.
+func (a *Attributes) endedBy(v []byte) {
+	switch {
+	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), string(v) == "504":
+		a.timedOut = true
+	case foldContains(v, "cancel"), string(v) == "499":
+		a.cancelled = true
+	}
+}
+
+// text returns the text of key, or nil.
+func (a *Attributes) text(key AttrKey) []byte {
+	r := a.refs[key]
+	if r.n == 0 {
+		return nil
+	}
+	return a.buf[r.off : r.off+r.n-1]
+}
+
+// firstOf returns the first of the texts that is there and not empty.
+func (a *Attributes) firstOf(keys ...AttrKey) []byte {
+	for _, k := range keys {
+		if t := a.text(k); len(t) > 0 {
+			return t
+		}
+	}
+	return nil
+}
+
+// Resource is what a span inherits from the process that made it.
+type Resource struct {
+	Service string // service.name; "" if it has none
+	Host    string // host name, id or address; "" if unknown
+}
+
+// Resource returns what a holds when it was filled from a resource.
+func (a *Attributes) Resource(c *Cache) Resource {
+	return Resource{
+		Service: c.text(a.text(AttrServiceName)),
+		Host:    c.text(a.firstOf(AttrHostName, attrHostTag, attrHostID, attrHostIP)),
+	}
+}
+
+// Describe sets Desc, Outcome, Stamp, Threshold and the flags that attributes
+// decide. s.Kind must be set before; where it is unspecified, the kind of a
+// span.kind attribute is used.
+func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
+	if s.Kind == KindUnspecified {
+		s.Kind = a.kind
+	}
+	switch {
+	case a.timedOut:
+		s.Outcome = OutcomeTimedOut
+	case a.cancelled:
+		s.Outcome = OutcomeCancelled
+	case a.failed:
+		s.Outcome = OutcomeFailed
+	default:
+		s.Outcome = OutcomeOK
+	}
+	s.Flags |= a.flags
+	s.Threshold = a.threshold
+	if a.stamp != (Stamp{}) {
+		stamp := a.stamp
+		s.Stamp = &stamp
+	}
+	s.Desc = a.Desc(s.Kind, r, c)
+}
+
+// Desc returns the description of the span. Its operation is the first of
+//
+//	http.route or url.template, with the method      GET /users/{id}
+//	rpc.service and rpc.method                       pkg.Service/Method
+//	db.query.summary, or operation and collection    SELECT orders
+//	messaging operation and destination              publish orders
+//	the name of the span
+//
+// with ids folded to {id}. A gRPC method has one form in all spellings of span
+// names: no leading slash and no "Sent.", "Recv." or "Attempt." before it.
+func (a *Attributes) Desc(kind Kind, r Resource, c *Cache) *Desc {
+	a.operation()
+	return describe(c, r.Service, a.op, a.peer(kind), r.Host)
+}
+
+// operation composes the operation in a.op.
+func (a *Attributes) operation() {
+	op := a.op[:0]
+	method := a.text(attrMethod)
+	if string(method) == "_OTHER" { // the placeholder of OpenTelemetry for unknown methods
+		method = []byte("HTTP")
+	}
+	rpcMethod := bytes.TrimPrefix(a.text(attrRPCMethod), []byte("/"))
+	switch {
+	case a.firstOf(attrRoute, attrURLTemplate) != nil:
+		op = appendPair(op, method, ' ', a.firstOf(attrRoute, attrURLTemplate))
+	case len(rpcMethod) > 0 && bytes.IndexByte(rpcMethod, '/') > 0:
+		op = append(op, rpcMethod...)
+	case len(rpcMethod) > 0 && len(a.text(attrRPCService)) > 0:
+		op = appendPair(op, a.text(attrRPCService), '/', rpcMethod)
+	case len(a.text(attrDBSummary)) > 0:
+		op = append(op, a.text(attrDBSummary)...)
+	case len(a.text(attrDBOperation)) > 0 && len(a.text(attrDBCollection)) > 0:
+		op = appendPair(op, a.text(attrDBOperation), ' ', a.text(attrDBCollection))
+	case len(a.text(attrMessagingOperation)) > 0 && a.firstOf(attrDestinationTemplate, attrDestination) != nil:
+		op = appendPair(op, a.text(attrMessagingOperation), ' ', a.firstOf(attrDestinationTemplate, attrDestination))
+	default:
+		op = appendRPCName(op, a.text(AttrSpanName))
+	}
+	a.op = foldIDs(op)
+}
+
+func appendPair(dst, first []byte, sep byte, second []byte) []byte {
+	if len(first) > 0 {
+		dst = append(append(dst, first...), sep)
+	}
+	return append(dst, second...)
+}
+
+// appendRPCName appends a span name; a gRPC method in it loses the marks by
+// which instrumentations tell client from server.
+func appendRPCName(dst, name []byte) []byte {
+	for _, prefix := range []string{"Sent.", "Recv.", "Attempt."} {
+		rest, ok := bytes.CutPrefix(name, []byte(prefix))
+		if !ok {
+			continue
+		}
+		start := len(dst)
+		dst = append(dst, rest...)
+		// These instrumentations also write the slash as a dot.
+		if bytes.IndexByte(rest, '/') < 0 {
+			if dot := bytes.LastIndexByte(rest, '.'); dot > 0 {
+				dst[start+dot] = '/'
+			}
+		}
+		return dst
+	}
+	if isGRPCPath(name) {
+		name = name[1:]
+	}
+	return append(dst, name...)
+}
+
+// isGRPCPath tells whether name reads "/pkg.Service/Method".
+func isGRPCPath(name []byte) bool {
+	if len(name) == 0 || name[0] != '/' {
+		return false
+	}
+	service, method, ok := bytes.Cut(name[1:], []byte("/"))
+	if !ok || len(method) == 0 || method[0] < 'A' || method[0] > 'Z' || bytes.IndexByte(service, '.') <= 0 {
+		return false
+	}
+	for _, c := range service {
+		if !isAlnum(c) && c != '.' && c != '_' {
+			return false
+		}
+	}
+	for _, c := range method {
+		if !isAlnum(c) && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// peer names the callee. A server's peer is its caller, which is no callee.
+func (a *Attributes) peer(kind Kind) []byte {
+	if kind == KindServer || kind == KindConsumer {
+		return nil
+	}
+	p := a.firstOf(AttrPeerService, attrDBSystem, attrMessagingSystem)
+	if p == nil {
+		p = withoutPort(a.text(attrServerAddress))
+	}
+	if isIP(p) {
+		return []byte("{ip}")
+	}
+	return p
+}
+
+// withoutPort cuts ":8080" off a host, and the brackets of an IPv6 literal.
+func withoutPort(host []byte) []byte {
+	if len(host) > 0 && host[0] == '[' {
+		if end := bytes.IndexByte(host, ']'); end > 0 {
+			return host[1:end]
+		}
+	}
+	colon := bytes.LastIndexByte(host, ':')
+	if colon > 0 && bytes.IndexByte(host, ':') == colon && allDigits(host[colon+1:]) {
+		return host[:colon]
+	}
+	return host
+}
+
+// isIP tells whether host is an IPv4 or IPv6 literal.
+func isIP(host []byte) bool {
+	dots, colons := bytes.Count(host, []byte(".")), bytes.Count(host, []byte(":"))
+	if colons == 0 {
+		if dots != 3 {
+			return false
+		}
+		for part := range bytes.SplitSeq(host, []byte(".")) {
+			if len(part) == 0 || len(part) > 3 || !allDigits(part) {
+				return false
+			}
+		}
+		return true
+	}
+	if zone := bytes.IndexByte(host, '%'); zone >= 0 {
+		host = host[:zone]
+	}
+	for _, c := range host {
+		if !isHex(c) && c != ':' && c != '.' {
+			return false
+		}
+	}
+	return colons >= 2
+}
+
+// foldIDs replaces, in place, ids by "{id}" and cuts the query off a path. Only
+// what stands between delimiters is an id: a UUID, 16 or more hex digits,
+// 6 or more decimal digits, or a path segment of decimal digits only. All other
+// text stays as it is, in whatever script.
+func foldIDs(s []byte) []byte {
+	if q := bytes.IndexByte(s, '?'); q > 0 && bytes.IndexByte(s[:q], '/') >= 0 {
+		s = s[:q]
+	}
+	var folded []byte // nil until the first id is found
+	last := 0         // s[:last] is in folded
+	for i := 0; i < len(s); {
+		if !isAlnum(s[i]) || i > 0 && !isDelimiter(s[i-1]) {
+			i++
+			continue
+		}
+		n := idLen(s, i)
+		if n == 0 {
+			i++
+			continue
+		}
+		folded = append(append(folded, s[last:i]...), "{id}"...)
+		i += n
+		last = i
+	}
+	if folded == nil {
+		return s
+	}
+	return append(folded, s[last:]...)
+}
+
+// idLen returns the length of the id that starts at s[i], or 0.
+func idLen(s []byte, i int) int {
+	if n := uuidLen(s[i:]); n > 0 && (i+n == len(s) || isDelimiter(s[i+n])) {
+		return n
+	}
+	digits, letters, n := 0, 0, 0
+	for ; i+n < len(s) && isHex(s[i+n]); n++ {
+		if isDigit(s[i+n]) {
+			digits++
+		} else {
+			letters++
+		}
+	}
+	end := i + n
+	if end < len(s) && !isDelimiter(s[end]) {
+		return 0
+	}
+	switch {
+	case digits > 0 && n >= 16, letters == 0 && n >= 6:
+		return n
+	case letters == 0 && n > 0 && i > 0 && s[i-1] == '/' && (end == len(s) || s[end] == '/' || s[end] == ' '):
+		return n
+	}
+	return 0
+}
+
+// uuidLen returns 36 if s starts with a UUID, else 0.
+func uuidLen(s []byte) int {
+	const n = 36
+	if len(s) < n {
+		return 0
+	}
+	for i := range n {
+		switch i {
+		case 8, 13, 18, 23:
+			if s[i] != '-' {
+				return 0
+			}
+		default:
+			if !isHex(s[i]) {
+				return 0
+			}
+		}
+	}
+	return n
+}
+
+// isDelimiter tells whether c may stand beside an id.
+func isDelimiter(c byte) bool {
+	return c < 0x80 && c > 0x1f && !isAlnum(c)
+}
+
+func isAlnum(c byte) bool {
+	return isDigit(c) || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isHex(c byte) bool {
+	return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func allDigits(s []byte) bool {
+	for _, c := range s {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return len(s) > 0
+}
+
+// parseInt reads a short decimal number.
+func parseInt(s []byte) (int64, bool) {
+	if !allDigits(s) || len(s) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range s {
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// foldEqual compares with a lower-case ASCII word, ignoring ASCII case.
+func foldEqual(s []byte, lower string) bool {
+	return len(s) == len(lower) && foldPrefix(s, lower)
+}
+
+func foldPrefix(s []byte, lower string) bool {
+	if len(s) < len(lower) {
+		return false
+	}
+	for i := range len(lower) {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != lower[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func foldContains(s []byte, lower string) bool {
+	for i := range s {
+		if foldPrefix(s[i:], lower) {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseKind reads a span kind written as a word or as OTLP's number, with or
+// without "SPAN_KIND_" before it, in any case.
+func ParseKind(s []byte) (Kind, bool) {
+	const prefix = "span_kind_"
+	if foldPrefix(s, prefix) {
+		s = s[len(prefix):]
+	}
+	if len(s) == 1 && s[0] >= '0' && s[0] <= '5' {
+		return Kind(s[0] - '0'), true
+	}
+	for k := KindUnspecified; k <= KindConsumer; k++ {
+		if foldEqual(s, k.String()) {
+			return k, true
+		}
+	}
+	return KindUnspecified, false
+}
+
+// ParseThreshold reads the rejection threshold T of OpenTelemetry's
+// probability sampling, the sub-key th of the vendor key ot, from a W3C
+// tracestate: 1 to 14 hex digits, padded on the right to 56 bits. A span with
+// threshold T stands for 2^56/(2^56-T) spans. present tells that a th was
+// there, ok that it could be read.
+func ParseThreshold[T ~string | ~[]byte](tracestate T) (t uint64, present, ok bool) {
+	for i := 0; i < len(tracestate); {
+		end := i
+		for end < len(tracestate) && tracestate[end] != ',' {
+			end++
+		}
+		for i < end && (tracestate[i] == ' ' || tracestate[i] == '\t') {
+			i++
+		}
+		if end-i >= 3 && string(tracestate[i:i+3]) == "ot=" {
+			return thresholdOf(tracestate[i+3 : end])
+		}
+		i = end + 1
+	}
+	return 0, false, false
+}
+
+// thresholdOf finds th in the value of the ot member.
+func thresholdOf[T ~string | ~[]byte](member T) (t uint64, present, ok bool) {
+	for i := 0; i < len(member); {
+		end := i
+		for end < len(member) && member[end] != ';' {
+			end++
+		}
+		if end-i >= 3 && string(member[i:i+3]) == "th:" {
+			value := member[i+3 : end]
+			for len(value) > 0 && (value[len(value)-1] == ' ' || value[len(value)-1] == '\t') {
+				value = value[:len(value)-1]
+			}
+			t, ok = parseThresholdDigits(value)
+			return t, true, ok
+		}
+		i = end + 1
+	}
+	return 0, false, false
+}
+
+func parseThresholdDigits[T ~string | ~[]byte](digits T) (uint64, bool) {
+	const width = 14 // hex digits of 56 bits
+	if len(digits) == 0 || len(digits) > width {
+		return 0, false
+	}
+	var t uint64
+	for i := range len(digits) {
+		c := digits[i]
+		switch {
+		case isDigit(c):
+			t = t<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			t = t<<4 | uint64(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			t = t<<4 | uint64(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return t << (4 * (width - len(digits))), true
+}
+
+// Interner makes equal descriptions one, so that spans of one source can share
+// and compare them by pointer. The zero value is ready. Goroutines use it
+// through a [Cache] each.
+type Interner struct {
+	mu    sync.Mutex
+	texts map[string]string
+	descs map[string]*Desc
+}
+
+// NewCache returns a view of the interner for one goroutine, which takes the
+// lock only for what it has not met yet.
+func (in *Interner) NewCache() *Cache { return &Cache{in: in} }
+
+// Cache is one goroutine's view of an [Interner].
+type Cache struct {
+	in    *Interner
+	texts map[string]string
+	descs map[string]*Desc
+	key   []byte
+}
+
+// maxCached bounds a cache, which is a copy that speeds up the usual case of
+// few descriptions; the interner itself keeps what spans refer to anyway.
+const maxCached = 1 << 16
+
+// text returns s as a string, one copy for equal texts.
+func (c *Cache) text(s []byte) string {
+	if len(s) == 0 {
+		return ""
+	}
+	if t, ok := c.texts[string(s)]; ok {
+		return t
+	}
+	c.in.mu.Lock()
+	t := internText(c.in, s)
+	c.in.mu.Unlock()
+	if c.texts == nil || len(c.texts) >= maxCached {
+		c.texts = make(map[string]string)
+	}
+	c.texts[t] = t
+	return t
+}
+
+// internText is called with the lock held.
+func internText[T ~string | ~[]byte](in *Interner, s T) string {
+	if t, ok := in.texts[string(s)]; ok {
+		return t
+	}
+	if in.texts == nil {
+		in.texts = make(map[string]string)
+	}
+	t := string(s)
+	in.texts[t] = t
+	return t
+}
+
+// describe returns the one description with these texts.
+func describe[T ~string | ~[]byte](c *Cache, service string, operation, peer T, host string) *Desc {
+	// Lengths before the texts keep keys of hostile texts apart.
+	k := binary.AppendUvarint(c.key[:0], uint64(len(service)))
+	k = binary.AppendUvarint(k, uint64(len(operation)))
+	k = binary.AppendUvarint(k, uint64(len(peer)))
+	k = append(append(append(append(k, service...), operation...), peer...), host...)
+	c.key = k
+	if d, ok := c.descs[string(k)]; ok {
+		return d
+	}
+	c.in.mu.Lock()
+	d := c.in.descs[string(k)]
+	if d == nil {
+		d = &Desc{
+			Service:   internText(c.in, service),
+			Operation: internText(c.in, operation),
+			Peer:      internText(c.in, peer),
+			Host:      internText(c.in, host),
+		}
+		if c.in.descs == nil {
+			c.in.descs = make(map[string]*Desc)
+		}
+		c.in.descs[string(k)] = d
+	}
+	c.in.mu.Unlock()
+	if c.descs == nil || len(c.descs) >= maxCached {
+		c.descs = make(map[string]*Desc)
+	}
+	c.descs[string(k)] = d
+	return d
+}
+
+// WithResource returns the description d has when its span was made by r. It
+// serves formats that name the process of a span after the span.
+func (c *Cache) WithResource(d *Desc, r Resource) *Desc {
+	return describe(c, r.Service, d.Operation, d.Peer, r.Host)
+}
