@@ -80,7 +80,8 @@ type InputNote struct {
 	Kind    string `json:"kind"`
 	Count   int    `json:"count"`
 	Example string `json:"example,omitempty"` // TRACEID/SPANID
-	Text    string `json:"text"`              // one clause for people, e.g. "3 spans without their parent"
+	Text    string `json:"text"`              // one clause for people, e.g. "3 duplicate spans"
+	Where   string `json:"-"`                 // first "file:line", for stderr
 }
 
 // Quantiles are nearest-rank quantiles of the endpoint's duration in ns, and the
@@ -131,6 +132,10 @@ type Move struct {
 	From   string `json:"from"` // hop id
 	To     string `json:"to"`   // hop id
 	Amount int64  `json:"amount_ns"`
+
+	// How many times its P99 each of them has.
+	FromSlack float64 `json:"from_slack"`
+	ToSlack   float64 `json:"to_slack"`
 }
 
 // Kinds of a hop row.
@@ -151,7 +156,7 @@ const (
 	VerdictTight      = "tight"       // P99 <= BUDGET < upper bound of P99
 	VerdictLoose      = "loose"       // > 5 x P99 while another hop could use it
 	VerdictOK         = "ok"          // BUDGET >= upper bound of P99
-	VerdictFits       = "fits"        // root: no request over the budget... see docs
+	VerdictFits       = "fits"        // root: no request was over the budget
 	VerdictMisses     = "misses"      // root: some requests are over the budget today
 	VerdictInfeasible = "infeasible"  // root: no plan obeys the budget
 )

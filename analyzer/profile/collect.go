@@ -151,8 +151,9 @@ type worker struct {
 	cellOf     []int32 // cell of each hop, -1
 }
 
-// Add measures the request that enters t at span entry. It returns false where
-// the entry cannot be measured or the trace's sampling cannot be told.
+// Add measures the request that enters t at span entry, which must be one of
+// the surveyed. It returns false where the entry cannot be measured or the
+// trace's sampling cannot be told.
 func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	root := &t.Spans[entry]
 	key := Endpoint{root.Desc.Service, root.Desc.Operation}
@@ -326,17 +327,21 @@ func (w *worker) hedge(group []int32, op *operation) bool {
 	if !slices.ContainsFunc(group, overtaken) {
 		return false
 	}
-	end := won
-	op.outcome = trace.OutcomeOK
+	op.outcome, op.end, op.main, op.longest = trace.OutcomeOK, won, winner, 0
 	for _, i := range group {
+		in := &w.instances[i]
 		if overtaken(i) {
-			w.instances[i].lost = true
-		} else if w.instances[i].end > end {
-			end = w.instances[i].end
-			op.outcome = calls[w.instances[i].call].Outcome
+			in.lost = true
+			continue
+		}
+		op.longest = max(op.longest, calls[in.call].LongestAttempt)
+		if in.end-in.start > w.instances[op.main].end-w.instances[op.main].start {
+			op.main = i
+		}
+		if in.end > op.end {
+			op.end, op.outcome = in.end, calls[in.call].Outcome
 		}
 	}
-	op.end = end
 	return true
 }
 
@@ -349,7 +354,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 	for n, i := range w.nodeOf {
 		m := &e.hops[w.instances[i].hop]
 		m.self.Add(own[n].Self, weight)
-		if own[n].Parents {
+		if own[n].Waited {
 			m.tail.Add(own[n].Tail, weight)
 		}
 	}
@@ -375,7 +380,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 		}
 		m.count.Add(int64(op.count), weight)
 		if op.parent >= 0 {
-			m.start.Add(op.start-w.instances[op.parent].start, 0)
+			m.start.Add(op.start-w.instances[op.parent].start, weight)
 		}
 		m.maxAttempts = max(m.maxAttempts, int(op.attempts))
 		m.retried = m.retried || op.flags&repeatRetry != 0
@@ -389,7 +394,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 			c.self, c.tail = -1, -1
 			if n := w.instances[op.main].node; n >= 0 {
 				c.self = own[n].Self
-				if own[n].Parents {
+				if own[n].Waited {
 					c.tail = own[n].Tail
 				}
 			}
@@ -405,7 +410,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
 		}
 		if call.Shift != 0 {
-			m.skew.Add(call.Shift, 0)
+			m.skew.Add(call.Shift, weight)
 		}
 		if s := spans[call.Span].Stamp; s != nil && s.HasDeadline && spans[call.Span].Kind == trace.KindClient {
 			m.remaining.Add(s.DeadlineRemaining, weight)

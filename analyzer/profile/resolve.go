@@ -346,10 +346,17 @@ func (e *collected) slowPath(p *Profile, place []int) {
 	}
 	whole := p.Rows.Duration[0]
 	slices.SortStableFunc(bySlowness, func(a, b int) int { return cmp.Compare(whole[b], whole[a]) })
+	requests := 0.0 // that the rows stand for
+	for i := range e.rows {
+		requests += weight(e.rows[i].threshold)
+	}
 	shares := make([]float64, len(p.Hops))
-	total := 0.0
-	for _, i := range bySlowness[:max(1, n/slowShare)] {
+	total, taken := 0.0, 0.0
+	for at, i := range bySlowness {
 		w := weight(e.rows[i].threshold)
+		if taken += w; at > 0 && taken*slowShare > requests {
+			break
+		}
 		total += w * float64(whole[i])
 		for _, c := range e.rows[i].cells {
 			shares[place[c.hop]] += w * float64(c.path)

@@ -83,9 +83,11 @@ func (s *Survey) Decide(o Options) *Rules {
 		l := ev.layout(o)
 		r.endpoints[key] = l
 		for i := range ev.nodes {
-			if p := &ev.nodes[i]; len(p.fits) > 0 && !l.async[i] {
-				pair := servicePair{p.caller, p.callee}
-				fits[pair] = append(fits[pair], p.fits...)
+			if l.async[i] {
+				continue
+			}
+			for pair, f := range ev.nodes[i].fits {
+				fits[pair] = append(fits[pair], f...)
 			}
 		}
 	}
@@ -207,7 +209,7 @@ func (ev *evidence) layout(o Options) *layout {
 		if parent >= 0 {
 			up = owner[parent]
 		}
-		if gone[i] || up >= 0 && l.hops[up].other {
+		if gone[i] || !kept[i] && key.Kind == trace.CallStep || up >= 0 && l.hops[up].other {
 			owner[i], l.hopOf[i] = up, transparent
 			if !gone[i] {
 				l.folded++
@@ -216,14 +218,14 @@ func (ev *evidence) layout(o Options) *layout {
 		}
 		hk := hopKey{up, key, l.async[i], false}
 		if !kept[i] {
-			hk.key, hk.other = trace.Key{Operation: OtherOperation}, true
+			hk.key, hk.other = trace.Key{Operation: OtherOperation, Kind: trace.CallRPC}, true
 			l.folded++
 		}
 		h, ok := index[hk]
 		if !ok {
 			h = int32(len(l.hops))
 			index[hk] = h
-			l.hops = append(l.hops, hopDef{parent: up, key: hk.key, kind: hopKind(key.Kind, hk.async), other: hk.other})
+			l.hops = append(l.hops, hopDef{parent: up, key: hk.key, kind: hopKind(hk.key.Kind, hk.async), other: hk.other})
 		}
 		owner[i], l.hopOf[i] = h, h
 	}

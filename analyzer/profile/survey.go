@@ -24,6 +24,9 @@ var resolutions = [...]int64{0, 1e6, 1e7, 1e9}
 // Endpoint names an entry operation.
 type Endpoint struct{ Service, Operation string }
 
+// String returns "service operation", or the one that is known.
+func (e Endpoint) String() string { return strings.TrimSpace(e.Service + " " + e.Operation) }
+
 func (e Endpoint) compare(o Endpoint) int {
 	return cmp.Or(strings.Compare(e.Service, o.Service), strings.Compare(e.Operation, o.Operation))
 }
@@ -75,8 +78,7 @@ type pathEvidence struct {
 
 	// What the callee's clock may be off by, for each call: adding any value of
 	// [Start, End] puts the callee inside the caller. Start > End: it never fits.
-	caller, callee string
-	fits           []trace.Interval
+	fits map[servicePair][]trace.Interval
 }
 
 // NewSurvey returns an empty Survey.
@@ -198,8 +200,15 @@ func (p *pathEvidence) fit(tree *trace.Tree, c *trace.Call) {
 	if sameClock(caller.Desc, callee.Desc) {
 		return
 	}
-	p.caller, p.callee = caller.Desc.Service, callee.Desc.Service
-	p.fits = append(p.fits, trace.Interval{Start: caller.Start - callee.Start, End: caller.End() - callee.End()})
+	p.addFits(servicePair{caller.Desc.Service, callee.Desc.Service},
+		trace.Interval{Start: caller.Start - callee.Start, End: caller.End() - callee.End()})
+}
+
+func (p *pathEvidence) addFits(pair servicePair, fits ...trace.Interval) {
+	if p.fits == nil {
+		p.fits = make(map[servicePair][]trace.Interval)
+	}
+	p.fits[pair] = append(p.fits[pair], fits...)
 }
 
 // sameClock tells whether two processes read one clock: one service, or one
@@ -251,9 +260,8 @@ func (p *pathEvidence) merge(o *pathEvidence) {
 		p.outlived[r] += o.outlived[r]
 		p.detached[r] += o.detached[r]
 	}
-	if len(o.fits) > 0 {
-		p.caller, p.callee = o.caller, o.callee
-		p.fits = append(p.fits, o.fits...)
+	for pair, fits := range o.fits {
+		p.addFits(pair, fits...)
 	}
 }
 

@@ -36,26 +36,26 @@ const wholeName = 1 << 30
 func (s *sheet) wide() []column {
 	cols := []column{
 		{head: "CALLS", gap: 2, cell: s.calls},
-		{head: "P50", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.P50, millis) }},
+		{head: "P50", gap: 2, cell: p50},
 	}
-	cols = append(cols, s.p95()...)
+	cols = append(cols, s.doubt()...)
 	cols = append(cols,
 		column{head: "P99", gap: 2, cell: s.p99},
 		column{head: "P99 95%", gap: 2, cell: s.interval},
 	)
 	cols = append(cols, s.percentile()...)
 	cols = append(cols,
-		column{head: "NET", gap: 2, leaves: 28, cell: func(h *analyzer.Hop) string { return known(h.NetP50, millis) }},
+		column{head: "NET", gap: 2, leaves: 28, cell: net},
 		column{head: "BUDGET", gap: 1, cell: s.budget},
-		column{head: "%", gap: 2, leaves: 20, cell: func(h *analyzer.Hop) string { return known(h.ShareRatio, percent) }},
+		column{head: "%", gap: 2, leaves: 20, cell: part},
 		column{head: "TIMEOUT", gap: 1, cell: s.timeout},
 	)
 	cols = append(cols, s.current()...)
 	return append(cols,
 		column{head: "SLACK", gap: 1, cell: s.slack},
-		column{head: "CUTS", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.CutRatio, rate) }},
-		column{head: "PATH", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.CriticalPath, wholeRate) }},
-		column{head: "SLOW", gap: 2, leaves: 24, cell: func(h *analyzer.Hop) string { return known(h.SlowPath, wholeRate) }},
+		column{head: "CUTS", gap: 2, cell: cuts},
+		column{head: "PATH", gap: 2, cell: path},
+		column{head: "SLOW", gap: 2, leaves: 24, cell: slow},
 		column{head: "VERDICT", gap: 2, left: true, cell: s.verdict},
 	)
 }
@@ -63,8 +63,8 @@ func (s *sheet) wide() []column {
 // slim returns the columns of the narrow layout, after the name: P99 with the
 // upper bound alone, no calls, net, slack, cuts or slow path.
 func (s *sheet) slim() []column {
-	cols := []column{{head: "P50", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.P50, millis) }}}
-	cols = append(cols, s.p95()...)
+	cols := []column{{head: "P50", gap: 2, cell: p50}}
+	cols = append(cols, s.doubt()...)
 	cols = append(cols,
 		column{head: "P99", gap: 2, cell: s.p99},
 		column{head: "(" + s.atMost + " 95%)", gap: 1, cell: s.upper},
@@ -72,21 +72,22 @@ func (s *sheet) slim() []column {
 	cols = append(cols, s.percentile()...)
 	cols = append(cols,
 		column{head: "BUDGET", gap: 1, cell: s.budget},
-		column{head: "%", gap: 2, leaves: wholeName, cell: func(h *analyzer.Hop) string { return known(h.ShareRatio, percent) }},
+		column{head: "%", gap: 2, leaves: wholeName, cell: part},
 		column{head: "TIMEOUT", gap: 1, cell: s.timeout},
 	)
 	cols = append(cols, s.current()...)
 	return append(cols,
-		column{head: "PATH", gap: 2, leaves: 20, cell: func(h *analyzer.Hop) string { return known(h.CriticalPath, wholeRate) }},
+		column{head: "PATH", gap: 2, leaves: 20, cell: path},
 		column{head: "VERDICT", gap: 2, left: true, cell: s.verdict},
 	)
 }
 
-// p95 is shown where a P99 of some hop has no upper bound for want of calls.
-func (s *sheet) p95() []column {
+// doubt is the P95, where the P99 of some hop has no upper bound for want of
+// calls.
+func (s *sheet) doubt() []column {
 	for i := range s.e.Hops {
 		if s.e.Hops[i].Confidence == "low" {
-			return []column{{head: "P95", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.P95, millis) }}}
+			return []column{{head: "P95", gap: 2, cell: p95}}
 		}
 	}
 	return nil
@@ -98,7 +99,7 @@ func (s *sheet) percentile() []column {
 		return nil
 	}
 	head := "P" + strconv.FormatFloat(s.e.Percentile.V, 'f', -1, 64)
-	return []column{{head: head, gap: 2, cell: func(h *analyzer.Hop) string { return known(h.PercentileNS, millis) }}}
+	return []column{{head: head, gap: 2, cell: atPercentile}}
 }
 
 // current compares with what is configured today, where that is known.
@@ -106,13 +107,29 @@ func (s *sheet) current() []column {
 	for i := range s.e.Hops {
 		if s.e.Hops[i].Now.Known {
 			return []column{
-				{head: "NOW", gap: 2, cell: func(h *analyzer.Hop) string { return known(h.Now, s.nearQuantum) }},
+				{head: "NOW", gap: 2, cell: s.now},
 				{head: "CHANGE", gap: 1, cell: s.change},
 			}
 		}
 	}
 	return nil
 }
+
+func p50(h *analyzer.Hop) string { return known(h.P50, millis) }
+
+func p95(h *analyzer.Hop) string { return known(h.P95, millis) }
+
+func atPercentile(h *analyzer.Hop) string { return known(h.PercentileNS, millis) }
+
+func net(h *analyzer.Hop) string { return known(h.NetP50, millis) }
+
+func part(h *analyzer.Hop) string { return known(h.ShareRatio, percent) }
+
+func cuts(h *analyzer.Hop) string { return known(h.CutRatio, rate) }
+
+func path(h *analyzer.Hop) string { return known(h.CriticalPath, wholeRate) }
+
+func slow(h *analyzer.Hop) string { return known(h.SlowPath, wholeRate) }
 
 func (s *sheet) nearQuantum(ns int64) string { return nearQuantum(ns, s.e.Quantum) }
 
@@ -121,6 +138,8 @@ func (s *sheet) exact(ns int64) string { return exact(ns, s.e.Quantum) }
 func (s *sheet) budget(h *analyzer.Hop) string { return known(h.Share, s.exact) }
 
 func (s *sheet) timeout(h *analyzer.Hop) string { return known(h.Cap, s.exact) }
+
+func (s *sheet) now(h *analyzer.Hop) string { return known(h.Now, s.nearQuantum) }
 
 func (s *sheet) change(h *analyzer.Hop) string {
 	text := known(h.Change, s.nearQuantum)
@@ -133,8 +152,6 @@ func (s *sheet) change(h *analyzer.Hop) string {
 func (s *sheet) slack(h *analyzer.Hop) string {
 	return known(h.Slack, func(f float64) string { return multiple(f, s.glyphs) })
 }
-
-func wholeRate(ratio float64) string { return percent(ratio) + glue + "%" }
 
 // calls shows next to the count how many requests make the call at all, where
 // some do not.
@@ -194,8 +211,8 @@ func openEnd(o analyzer.Opt[int64]) string {
 	return bound(o.V)
 }
 
-// verdict puts the verdict into words. The narrow layout leaves the budget
-// that an infeasible endpoint needs to the line below the table.
+// verdict puts the verdict into words. The narrow layout leaves the numbers to
+// the lines above and below the table.
 func (s *sheet) verdict(h *analyzer.Hop) string {
 	switch h.Verdict {
 	case analyzer.VerdictFewSamples:
@@ -203,12 +220,13 @@ func (s *sheet) verdict(h *analyzer.Hop) string {
 	case analyzer.VerdictCensored:
 		return "cut today"
 	case analyzer.VerdictMisses:
-		return "misses " + rate(s.e.DeadlineMissRatio)
-	case analyzer.VerdictInfeasible:
-		if s.narrow {
-			return h.Verdict
+		if !s.narrow {
+			return "misses " + rate(s.e.DeadlineMissRatio)
 		}
-		return "infeasible, needs " + s.duration(s.e.MinBudget)
+	case analyzer.VerdictInfeasible:
+		if !s.narrow {
+			return "infeasible, needs " + duration(s.e.MinBudget)
+		}
 	case "":
 		if h.Kind == analyzer.HopStep {
 			return h.Kind

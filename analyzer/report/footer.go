@@ -15,8 +15,11 @@ type line struct {
 	key, text string
 }
 
-// duration formats ns exactly, with the unit, for sentences about plans.
-func (s *sheet) duration(ns int64) string { return s.exact(ns) + glue + "ms" }
+// duration formats a planned time with the unit, exactly.
+func duration(ns int64) string { return exact(ns, 0) + glue + "ms" }
+
+// about formats a time that need not be a multiple of the quantum.
+func (s *sheet) about(ns int64) string { return s.nearQuantum(ns) + glue + "ms" }
 
 // measured formats ns with the unit, for sentences about what was measured.
 func measured(ns int64) string { return millis(ns) + glue + "ms" }
@@ -49,15 +52,20 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	if endpoint == "" {
 		endpoint = unknown
 	}
-	budget := "budget " + s.duration(s.e.Budget)
-	if s.e.BudgetSource == "suggested" {
-		budget = "suggested " + budget
+	budget := "budget " + duration(s.e.Budget)
+	if s.e.BudgetSource != "flag" && s.e.BudgetSource != "" {
+		budget += " (" + s.e.BudgetSource + ")"
 	}
+	misses := rate(s.e.DeadlineMissRatio)
 	if s.narrow {
-		return endpoint, []string{budget, fmt.Sprintf("%d requests, %s miss it today", s.e.Traces, rate(s.e.DeadlineMissRatio))}
+		return endpoint, []string{budget, fmt.Sprintf("%d requests, %s miss it today", s.e.Traces, misses)}
 	}
-	facts = []string{budget, fmt.Sprintf("%s of %d requests miss it today", rate(s.e.DeadlineMissRatio), s.e.Traces)}
-	if q := s.e.Duration; q.P99.Known {
+	facts = []string{budget, fmt.Sprintf("%s of %d requests miss it today", misses, s.e.Traces)}
+	q := s.e.Duration
+	switch few := len(s.e.Hops) > 0 && fewCalls(&s.e.Hops[0]); {
+	case few && q.Max.Known:
+		facts = append(facts, "slowest "+measured(q.Max.V)+", too few for a P99")
+	case !few && q.P99.Known:
 		p99 := "P99 " + measured(q.P99.V)
 		if q.P99Lo.Known || q.P99Hi.Known {
 			p99 += " (95" + glue + "%: " + openEnd(q.P99Lo) + "-" + openEnd(q.P99Hi) + ")"
@@ -80,8 +88,9 @@ func (s *sheet) footer() []line {
 	}
 	lines = append(lines, line{"DATA", s.dataLine()})
 	for _, m := range s.e.Moves {
-		lines = append(lines, line{"MOVE", fmt.Sprintf("%s could move from %s to %s.",
-			s.duration(m.Amount), s.room(m.From), s.room(m.To))})
+		from, to := multiple(m.FromSlack, s.glyphs), multiple(m.ToSlack, s.glyphs)
+		lines = append(lines, line{"MOVE", fmt.Sprintf("%s could move from %s (%s its P99) to %s (%s).",
+			s.about(m.Amount), s.called(m.From), from, s.called(m.To), to)})
 	}
 	for _, w := range s.e.Warnings {
 		lines = append(lines, line{"WARNING", printable(w)})
@@ -92,54 +101,54 @@ func (s *sheet) footer() []line {
 // budgetLine says what the shares mean, what they would cost as hard timeouts,
 // and, where there is no plan, what it takes to have one.
 func (s *sheet) budgetLine() string {
-	var b strings.Builder
-	switch s.e.BudgetSource {
-	case "suggested":
-		fmt.Fprintf(&b, "none was given: %s is a suggestion that %s of today's requests miss. ",
-			s.duration(s.e.Budget), rate(s.e.DeadlineMissRatio))
-	case "observed":
-		b.WriteString("as the spans' latency_budget.limit says. ")
-	case "plan":
-		b.WriteString("as the plan file says. ")
+	var parts []string
+	if s.e.BudgetSource == "suggested" {
+		parts = append(parts, fmt.Sprintf("None was given: %s is a suggestion, %s of today's requests miss it.",
+			duration(s.e.Budget), rate(s.e.DeadlineMissRatio)))
 	}
 	if !s.e.Feasible {
-		fmt.Fprintf(&b, "Infeasible: no plan obeys %s, the smallest feasible budget is %s.",
-			s.duration(s.e.Budget), s.duration(s.e.MinBudget))
-		if len(s.e.BindingChain) > 0 {
-			chain := make([]string, len(s.e.BindingChain))
-			for i, id := range s.e.BindingChain {
-				chain[i] = s.called(id)
-				if h := s.hop(id); h != nil && h.Floor.Known {
-					chain[i] += " (" + measured(h.Floor.V) + ")"
-				}
-			}
-			b.WriteString(" The chain that needs it, with its floors: " + strings.Join(chain, s.then))
-			if s.e.Reserve > 0 {
-				b.WriteString(", and " + s.duration(s.e.Reserve) + " for the endpoint's own work")
-			}
-			b.WriteString(".")
-		}
-		return b.String()
+		return strings.Join(append(parts, s.infeasibleLine()), " ")
 	}
 	if !s.narrow {
-		b.WriteString("strict shares: calls in sequence and own time together stay within the caller's. ")
+		parts = append(parts, "Strict shares: sequential hops and own time fit into the parent's share.")
 	}
 	if p := s.e.Replay; p == nil {
-		b.WriteString("What they cut as hard timeouts was not replayed.")
+		parts = append(parts, "What they would cut as hard timeouts was not replayed.")
 	} else {
-		fmt.Fprintf(&b, "As hard timeouts they would cut %s of good requests", rate(p.BudgetFalseCut))
+		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut) + " of good requests"
 		if p.Folds > 1 && !s.narrow {
-			fmt.Fprintf(&b, " (%d-fold replay)", p.Folds)
+			text += fmt.Sprintf(" (%d-fold)", p.Folds)
 		}
 		if p.BudgetFalseCut > mostFalseCut {
-			b.WriteString(", more than 1" + glue + "%: " + s.budgetForFewCuts(p))
+			text += "; " + s.budgetForFewCuts(p)
 		}
-		b.WriteString(".")
+		parts = append(parts, text+".")
 	}
 	if !s.narrow && s.e.MinBudget > 0 {
-		fmt.Fprintf(&b, " No plan exists below %s.", s.duration(s.e.MinBudget))
+		parts = append(parts, "No plan exists below "+duration(s.e.MinBudget)+".")
 	}
-	return b.String()
+	return strings.Join(parts, " ")
+}
+
+// infeasibleLine names the smallest budget and the chain of floors behind it.
+func (s *sheet) infeasibleLine() string {
+	text := fmt.Sprintf("Infeasible: no plan obeys %s, the smallest feasible budget is %s.",
+		duration(s.e.Budget), duration(s.e.MinBudget))
+	if len(s.e.BindingChain) == 0 {
+		return text
+	}
+	chain := make([]string, len(s.e.BindingChain))
+	for i, id := range s.e.BindingChain {
+		chain[i] = s.called(id)
+		if h := s.hop(id); h != nil && h.Floor.Known {
+			chain[i] += " (" + measured(h.Floor.V) + ")"
+		}
+	}
+	text += " The chain that binds, with its floors: " + strings.Join(chain, s.then)
+	if s.e.Reserve > 0 {
+		text += ", and " + s.about(s.e.Reserve) + " reserve"
+	}
+	return text + "."
 }
 
 // mostFalseCut is the ratio of good requests cut by hard shares above which
@@ -147,46 +156,32 @@ func (s *sheet) budgetLine() string {
 const mostFalseCut = 0.01
 
 func (s *sheet) budgetForFewCuts(p *analyzer.Replay) string {
+	limit := wholeRate(mostFalseCut)
 	for _, b := range p.BudgetForFalseCut {
 		if b.Ratio == mostFalseCut && b.Budget.Known {
-			return "for that the budget must be " + s.duration(b.Budget.V)
+			return "cutting only " + limit + " takes a budget of " + duration(b.Budget.V)
 		}
 	}
-	return "no budget that was tried gets there"
+	return "no budget was found that brings it to " + limit
 }
 
 func (s *sheet) timeoutLine() string {
 	var parts []string
 	switch p := s.e.Replay; {
 	case !s.e.Feasible:
-		parts = append(parts, "none without a plan.")
+		parts = append(parts, "None without a plan.")
 	case p == nil:
-		parts = append(parts, "for clients that pass the remaining deadline on.")
+		parts = append(parts, "For clients that pass the remaining deadline on.")
 	default:
-		parts = append(parts, "for clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut)+".")
+		parts = append(parts, "For clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut)+".")
 	}
 	if s.e.WorstCase.Known {
-		parts = append(parts, "Where nobody does, the worst case is "+s.duration(s.e.WorstCase.V)+".")
+		parts = append(parts, "Without a deadline the worst case is "+duration(s.e.WorstCase.V)+".")
 	}
 	if s.e.WorstCaseNow.Known {
-		parts = append(parts, "With today's timeouts it is "+s.duration(s.e.WorstCaseNow.V)+".")
+		parts = append(parts, "Today's timeouts allow "+s.about(s.e.WorstCaseNow.V)+".")
 	}
 	return strings.Join(parts, " ")
-}
-
-// room names a hop of a move and how much room it has, of today's budget where
-// that is known.
-func (s *sheet) room(id string) string {
-	h := s.hop(id)
-	switch {
-	case h == nil:
-		return s.called(id)
-	case h.Now.Known && h.P99.Known && h.P99.V > 0:
-		return s.called(id) + " (" + multiple(float64(h.Now.V)/float64(h.P99.V), s.glyphs) + " its P99)"
-	case h.Slack.Known:
-		return s.called(id) + " (" + multiple(h.Slack.V, s.glyphs) + " its P99)"
-	}
-	return s.called(id)
 }
 
 // grades say how far a P99 may be trusted, best first, and what more calls
@@ -228,12 +223,16 @@ func (s *sheet) dataLine() string {
 		facts = append(facts, callRange(judged)+unit+": "+gradeOf(judged))
 	}
 	if s.e.OrderPairs > 0 {
-		facts = append(facts, fmt.Sprintf("order sure in %d of %d pairs", s.e.OrderSure, s.e.OrderPairs))
+		text := "order sure in %d of %d pairs"
+		if s.narrow {
+			text = "order sure %d/%d"
+		}
+		facts = append(facts, fmt.Sprintf(text, s.e.OrderSure, s.e.OrderPairs))
 	}
 
 	trouble := []string{"no skew", "no drops", "no async"}
 	if skewed > 0 {
-		trouble[0] = fmt.Sprintf("clocks shifted at %s, by up to %s", count(skewed, "hop"), measured(int64(magnitude(skew))))
+		trouble[0] = fmt.Sprintf("clocks shifted up to %s at %s", measured(int64(magnitude(skew))), count(skewed, "hop"))
 	}
 	dropped := 0
 	for _, n := range s.r.Input.LeftOut {
@@ -246,12 +245,6 @@ func (s *sheet) dataLine() string {
 		trouble[2] = count(async, "async hop")
 	}
 	facts = append(facts, strings.Join(trouble, ", "))
-	if s.e.KindInferredRatio > 0 {
-		facts = append(facts, "kind inferred for "+rate(s.e.KindInferredRatio)+" of spans")
-	}
-	if s.e.Resolution > 0 {
-		facts = append(facts, "clock in steps of "+measured(s.e.Resolution))
-	}
 	if !s.narrow {
 		facts = append(facts, "ms")
 	}
@@ -261,21 +254,25 @@ func (s *sheet) dataLine() string {
 // legend explains the marks that the table uses.
 func (s *sheet) legend() []string {
 	var few, open, cut bool
+	var censored float64
 	for i := range s.e.Hops {
 		h := &s.e.Hops[i]
 		few = few || fewCalls(h)
 		open = open || !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
-		cut = cut || h.Verdict == analyzer.VerdictCensored
+		if h.Verdict == analyzer.VerdictCensored {
+			cut, censored = true, max(censored, h.CensoredRatio)
+		}
 	}
 	var marks []string
 	if few {
-		marks = append(marks, "* under 100 calls: the largest seen, no P99")
+		marks = append(marks, "*"+glue+"under 100 calls: the largest seen, no P99")
 	}
 	if open {
-		marks = append(marks, "? no upper bound: more than the largest seen")
+		marks = append(marks, "?"+glue+"no upper bound under 368 calls")
 	}
 	if cut {
-		marks = append(marks, s.atLeast+" cut by today's timeouts: a lower bound")
+		text := s.atLeast + glue + "lower bound: up to " + rate(censored) + " of calls are cut by today's timeouts"
+		marks = append(marks, text)
 	}
 	return marks
 }
@@ -334,20 +331,22 @@ func closing(r *analyzer.Report) []line {
 		endpoint := printable(strings.TrimSpace(o.Service + " " + o.Operation))
 		lines = append(lines, line{"ALSO", endpoint + ": " + count(o.Traces, "request") + ", no table of its own."})
 	}
-	text := map[string]string{}
+	notes := map[string]analyzer.InputNote{}
 	for _, n := range r.Input.Notes {
-		text[n.Kind] = n.Text
+		notes[n.Kind] = n
 	}
 	read := count(r.Input.Traces, "trace") + ", " + count(r.Input.Spans, "span") + " read; "
 	var left []string
 	for _, kind := range slices.Sorted(maps.Keys(r.Input.LeftOut)) {
 		n := r.Input.LeftOut[kind]
-		switch {
+		switch note := notes[kind]; {
 		case n == 0:
-		case text[kind] != "":
-			left = append(left, printable(text[kind]))
-		default:
+		case note.Text == "":
 			left = append(left, count(n, "span")+" ("+printable(kind)+")")
+		case note.Count == n:
+			left = append(left, printable(note.Text))
+		default: // The note counts something else, such as traces.
+			left = append(left, count(n, "span")+" ("+printable(note.Text)+")")
 		}
 	}
 	if len(left) == 0 {
@@ -370,11 +369,11 @@ func closing(r *analyzer.Report) []line {
 	if len(kept) > 0 {
 		lines = append(lines, line{"NOTED", strings.Join(kept, "; ") + "."})
 	}
-	sampling := "the numbers stand for all requests only as far as these traces do."
+	sampling := "The numbers stand for all requests only as far as these traces do."
 	if r.Input.Sampling.Note != "" {
 		sampling += " " + printable(r.Input.Sampling.Note)
 	}
 	return append(lines,
 		line{"SAMPLING", sampling},
-		line{"P99S", "do not add up: the P99 of a chain is not the sum of the P99s of its hops."})
+		line{"SUMS", "P99s do not add up: a chain's is not the sum of those of its hops."})
 }

@@ -21,6 +21,7 @@ func renderMarkdown(w io.Writer, r *analyzer.Report, o Options) error {
 		markdownList(&b, s.footer())
 		b.WriteString("\n")
 	}
+	b.WriteString("### Input and assumptions\n\n")
 	markdownList(&b, closing(r))
 	_, err := w.Write(b.Bytes())
 	return err

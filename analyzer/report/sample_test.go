@@ -19,7 +19,9 @@ func ratio(v float64) analyzer.Opt[float64] { return analyzer.Some(v) }
 
 // hop is a call with the values that most samples need. times are P50, P99 and
 // the two ends of its interval in ms, plan is BUDGET and TIMEOUT in ms.
-func hop(id, parent, label string, calls int, times [4]float64, net float64, plan [2]float64, share, cut, path, slow float64, verdict string) analyzer.Hop {
+func hop(id, parent, label string, calls int, times [4]float64, net float64, plan [2]float64,
+	share, cut, path, slow float64, verdict string,
+) analyzer.Hop {
 	callee, operation, _ := strings.Cut(label, " ")
 	h := analyzer.Hop{
 		ID: id, Parent: parent, Depth: strings.Count(id, "."), Callee: callee, Operation: operation, Label: label,
@@ -34,6 +36,12 @@ func hop(id, parent, label string, calls int, times [4]float64, net float64, pla
 		h.Kind, h.NetP50, h.Order = analyzer.HopRoot, analyzer.Opt[int64]{}, ""
 	}
 	return h
+}
+
+// unplan takes a hop's budget away.
+func unplan(h *analyzer.Hop) {
+	h.Share, h.Cap = analyzer.Opt[int64]{}, analyzer.Opt[int64]{}
+	h.ShareRatio, h.Slack, h.CutRatio = analyzer.Opt[float64]{}, analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
 }
 
 func input(traces, spans int) analyzer.Input {
@@ -54,12 +62,18 @@ func hotel() *analyzer.Report {
 		Budget:   200 * ms, BudgetSource: "flag", Reserve: 10 * ms, Quantum: ms, Strategy: "p99prop", Feasible: true,
 		MinBudget: 31 * ms, WorstCase: at(343), Hot: "0.1", OrderPairs: 4, OrderSure: 4,
 		Hops: []analyzer.Hop{
-			hop("0", "", "frontend HTTP GET /hotels", 1000, [4]float64{34.676, 139.115, 129.6, 157}, 0, [2]float64{200, 200}, 1, 0, 0.03, 0.01, "fits"),
-			hop("0.0", "0", "search Nearby", 1000, [4]float64{16.8, 40.4, 34.3, 76.2}, 3.1, [2]float64{49, 121}, 0.246, 0.008, 0.11, 0.04, "tight"),
-			hop("0.0.0", "0.0", "geo Nearby", 1000, [4]float64{3.7, 11.4, 11.0, 15.2}, 2.9, [2]float64{13, 34}, 0.067, 0.008, 0.10, 0.05, "tight"),
-			hop("0.0.1", "0.0", "rate GetRates", 1000, [4]float64{8.1, 24.1, 22.2, 35.1}, 2.8, [2]float64{28, 72}, 0.142, 0.006, 0.19, 0.12, "tight"),
-			hop("0.1", "0", "reservation CheckAvailability", 1000, [4]float64{8.8, 107.2, 94.4, 124}, 3.1, [2]float64{130, 178}, 0.653, 0.003, 0.45, 0.72, "ok"),
-			hop("0.2", "0", "profile GetProfiles", 1000, [4]float64{4.3, 15.0, 14.1, 17.7}, 2.3, [2]float64{18, 44}, 0.091, 0.002, 0.11, 0.06, "ok"),
+			hop("0", "", "frontend HTTP GET /hotels", 1000, [4]float64{34.676, 139.115, 129.6, 157}, 0, [2]float64{200, 200},
+				1, 0, 0.03, 0.01, "fits"),
+			hop("0.0", "0", "search Nearby", 1000, [4]float64{16.8, 40.4, 34.3, 76.2}, 3.1, [2]float64{49, 121},
+				0.246, 0.008, 0.11, 0.04, "tight"),
+			hop("0.0.0", "0.0", "geo Nearby", 1000, [4]float64{3.7, 11.4, 11.0, 15.2}, 2.9, [2]float64{13, 34},
+				0.067, 0.008, 0.10, 0.05, "tight"),
+			hop("0.0.1", "0.0", "rate GetRates", 1000, [4]float64{8.1, 24.1, 22.2, 35.1}, 2.8, [2]float64{28, 72},
+				0.142, 0.006, 0.19, 0.12, "tight"),
+			hop("0.1", "0", "reservation CheckAvailability", 1000, [4]float64{8.8, 107.2, 94.4, 124}, 3.1, [2]float64{130, 178},
+				0.653, 0.003, 0.45, 0.72, "ok"),
+			hop("0.2", "0", "profile GetProfiles", 1000, [4]float64{4.3, 15.0, 14.1, 17.7}, 2.3, [2]float64{18, 44},
+				0.091, 0.002, 0.11, 0.06, "ok"),
 		},
 		Replay: &analyzer.Replay{Folds: 5, Traces: 1000, BudgetFalseCut: 0.026, TimeoutFalseCut: 0.002,
 			BudgetForFalseCut: []analyzer.BudgetFor{{Ratio: 0.01, Budget: at(256)}}},
@@ -76,7 +90,8 @@ func order() *analyzer.Report {
 	share := []float64{65, 79, 118, 316, 184}
 	verdict := []string{"ok", "loose", "ok", "tight", "ok"}
 	hops := []analyzer.Hop{
-		hop("0", "", "gateway POST /orders", 4000, [4]float64{170, 420, 390, 470}, 0, [2]float64{800, 800}, 1, 0, 0.02, 0.01, "misses"),
+		hop("0", "", "gateway POST /orders", 4000, [4]float64{170, 420, 390, 470}, 0, [2]float64{800, 800},
+			1, 0, 0.02, 0.01, "misses"),
 	}
 	for i, n := range names {
 		h := hop("0."+string(rune('0'+i)), "0", n, 4000, [4]float64{p99[i] / 2, p99[i], p99[i] * 0.9, p99[i] * 1.2}, 1.2,
@@ -89,8 +104,8 @@ func order() *analyzer.Report {
 	hops[3].Confidence, hops[3].P99Hi = "low", analyzer.Opt[int64]{}
 	async := hop("0.5", "0", "mail Send", 4000, [4]float64{300, 900, 880, 950}, 0.4, [2]float64{}, 0, 0, 0, 0, "async")
 	async.Kind, async.Order = analyzer.HopAsync, ""
-	async.Share, async.Cap, async.ShareRatio, async.Slack = analyzer.Opt[int64]{}, analyzer.Opt[int64]{}, analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
-	async.CutRatio, async.CriticalPath, async.SlowPath = analyzer.Opt[float64]{}, analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
+	unplan(&async)
+	async.CriticalPath, async.SlowPath = analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
 	hops = append(hops, async)
 	in := input(4000, 28312)
 	in.Analysed = 28300
@@ -105,7 +120,7 @@ func order() *analyzer.Report {
 		Duration: analyzer.Quantiles{P50: at(170), P99: at(420), P99Lo: at(390), P99Hi: at(470), Max: at(990)},
 		Budget:   800 * ms, BudgetSource: "plan", Reserve: 38 * ms, Quantum: ms, Strategy: "p99prop", Feasible: true,
 		MinBudget: 190 * ms, DeadlineMissRatio: 0.0004, Hops: hops, WorstCase: at(1762), WorstCaseNow: at(800), Hot: "0.3",
-		OrderPairs: 10, OrderSure: 9, Moves: []analyzer.Move{{From: "0.1", To: "0.3", Amount: 50 * ms}},
+		OrderPairs: 10, OrderSure: 9, Moves: []analyzer.Move{{From: "0.1", To: "0.3", Amount: 50 * ms, FromSlack: 200.0 / 30, ToSlack: 2}},
 		Warnings: []string{"clustered: slow requests come in runs"},
 		Replay:   &analyzer.Replay{Folds: 5, Traces: 4000, BudgetFalseCut: 0.004, TimeoutFalseCut: 0},
 	}
@@ -125,8 +140,7 @@ func infeasible() *analyzer.Report {
 	e.Replay, e.WorstCase = nil, analyzer.Opt[int64]{}
 	for i := range e.Hops {
 		h := &e.Hops[i]
-		h.Share, h.Cap, h.Slack = analyzer.Opt[int64]{}, analyzer.Opt[int64]{}, analyzer.Opt[float64]{}
-		h.ShareRatio, h.CutRatio = analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
+		unplan(h)
 		h.Verdict = ""
 	}
 	e.Hops[0].Verdict = analyzer.VerdictInfeasible
@@ -141,10 +155,14 @@ func small() *analyzer.Report {
 		Budget:   50 * ms, BudgetSource: "suggested", Quantum: 100 * us, Strategy: "p99prop", Feasible: true, MinBudget: 7_300 * us,
 		DeadlineMissRatio: 0.0021, WorstCase: at(77.7), Hot: "0.2", OrderPairs: 3, OrderSure: 3,
 		Hops: []analyzer.Hop{
-			hop("0", "", "edge GET /ping", 5000, [4]float64{6.4, 14.9, 14.2, 15.6}, 0, [2]float64{50, 50}, 1, 0, 0.2, 0.1, "fits"),
-			hop("0.0", "0", "cache Get", 5000, [4]float64{0.042, 0.3, 0.28, 0.35}, 0.0042, [2]float64{0.9, 1.2}, 0.018, 0.0001, 0.004, 0, "ok"),
-			hop("0.1", "0", "flags Read", 5000, [4]float64{0.35, 1.02, 0.999, 1.1}, 0.2, [2]float64{3.1, 4}, 0.062, 0, 0.1, 0.0001, "ok"),
-			hop("0.2", "0", "users Find", 5000, [4]float64{4.9, 9.94, 9.4, 9.96}, 0.9, [2]float64{30.2, 40.1}, 0.604, 0, 0.696, 0.9, "ok"),
+			hop("0", "", "edge GET /ping", 5000, [4]float64{6.4, 14.9, 14.2, 15.6}, 0, [2]float64{50, 50},
+				1, 0, 0.2, 0.1, "fits"),
+			hop("0.0", "0", "cache Get", 5000, [4]float64{0.042, 0.3, 0.28, 0.35}, 0.0042, [2]float64{0.9, 1.2},
+				0.018, 0.0001, 0.004, 0, "ok"),
+			hop("0.1", "0", "flags Read", 5000, [4]float64{0.35, 1.02, 0.999, 1.1}, 0.2, [2]float64{3.1, 4},
+				0.062, 0, 0.1, 0.0001, "ok"),
+			hop("0.2", "0", "users Find", 5000, [4]float64{4.9, 9.94, 9.4, 9.96}, 0.9, [2]float64{30.2, 40.1},
+				0.604, 0, 0.696, 0.9, "ok"),
 		},
 		Replay: &analyzer.Replay{Folds: 5, Traces: 5000, BudgetFalseCut: 0.0001},
 	}
@@ -178,9 +196,8 @@ func doubtful() *analyzer.Report {
 	e.Hops[2].Overlaps, e.Hops[3].Overlaps = true, true
 	e.Hops[1].Skew, e.Hops[4].Skew = analyzer.Some(-1500*us), analyzer.Some(int64(0))
 	step := hop("0.2.0", "0.2", "profile redis GET", 400, [4]float64{0.8, 2, 1.9, 2.2}, 0, [2]float64{}, 0, 0, 0, 0, "")
-	step.Kind, step.Share, step.Cap = analyzer.HopStep, analyzer.Opt[int64]{}, analyzer.Opt[int64]{}
-	step.ShareRatio, step.Slack, step.CutRatio = analyzer.Opt[float64]{}, analyzer.Opt[float64]{}, analyzer.Opt[float64]{}
-	step.NetP50 = analyzer.Opt[int64]{}
+	unplan(&step)
+	step.Kind, step.NetP50 = analyzer.HopStep, analyzer.Opt[int64]{}
 	e.Hops = append(e.Hops, step)
 	return r
 }

@@ -62,6 +62,7 @@ func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
 	if s.narrow = width < wideWidth && names+s.widthOf(cols) > width; s.narrow {
 		cols = s.slim()
 		head.head = "HOP (ms)"
+		names = max(names, columns(head.head))
 	}
 	cols = s.fit(cols, names, width)
 	room := max(leastName, width-s.widthOf(cols))
@@ -86,7 +87,7 @@ func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
 		}
 		rows[i+1] = row
 	}
-	paint := func(int, int) string { return "" }
+	paint := func(int, bool) string { return "" }
 	if color {
 		paint = s.colour
 	}
@@ -125,7 +126,7 @@ func (s *sheet) fit(cols []column, names, width int) []column {
 		room := width - s.widthOf(cols)
 		drop := -1
 		for i, c := range cols {
-			if room < min(c.leaves, names) && (drop < 0 || c.leaves > cols[drop].leaves) {
+			if c.leaves > 0 && room < min(c.leaves, names) && (drop < 0 || c.leaves > cols[drop].leaves) {
 				drop = i
 			}
 		}
@@ -136,8 +137,9 @@ func (s *sheet) fit(cols []column, names, width int) []column {
 	}
 }
 
-// colour returns the SGR parameters of a cell, "" for none.
-func (s *sheet) colour(row, col int) string {
+// colour returns the SGR parameters of a cell, "" for none. Of a row that
+// somebody waits for only the last cell, the verdict, has one.
+func (s *sheet) colour(row int, last bool) string {
 	if row == 0 {
 		return ""
 	}
@@ -145,7 +147,7 @@ func (s *sheet) colour(row, col int) string {
 	if h.Kind == analyzer.HopAsync {
 		return dim
 	}
-	if col >= 0 {
+	if !last {
 		return ""
 	}
 	switch h.Verdict {
@@ -160,17 +162,16 @@ func (s *sheet) colour(row, col int) string {
 }
 
 // grid lays rows out in columns, rows[0] being the header, and returns the
-// lines. paint gives the colour of a cell; column -1 is the last.
+// lines. paint gives the colour of a cell, or of the last one, in SGR parameters.
 //
 // The table writer measures text by rules of its own, which follow the locale
 // and miscount some emoji. It is therefore given a row of "x" as wide as each
 // cell, and the cells are put in place of the x's afterwards, where colours
 // cannot disturb a width either.
-func grid(cols []column, rows [][]string, paint func(row, col int) string) ([]string, error) {
+func grid(cols []column, rows [][]string, paint func(row int, last bool) string) ([]string, error) {
 	var (
 		buf    bytes.Buffer
 		align  = make([]tw.Align, len(cols))
-		pad    = make([]tw.Padding, len(cols))
 		shapes = make([][]string, len(rows))
 	)
 	for i, c := range cols {
@@ -178,18 +179,17 @@ func grid(cols []column, rows [][]string, paint func(row, col int) string) ([]st
 		if c.left {
 			align[i] = tw.AlignLeft
 		}
-		pad[i] = tw.Padding{Left: strings.Repeat(" ", c.gap), Overwrite: true}
 	}
 	for i, row := range rows {
 		shapes[i] = make([]string, len(row))
 		for j, cell := range row {
-			shapes[i][j] = strings.Repeat("x", columns(cell))
+			shapes[i][j] = strings.Repeat("x", cols[j].gap+columns(cell))
 		}
 	}
 	cell := tw.CellConfig{
 		Formatting: tw.CellFormatting{AutoWrap: tw.WrapNone, AutoFormat: tw.Off},
 		Alignment:  tw.CellAlignment{PerColumn: align},
-		Padding:    tw.CellPadding{Global: tw.PaddingNone, PerColumn: pad},
+		Padding:    tw.CellPadding{Global: tw.PaddingNone},
 	}
 	table := tablewriter.NewTable(&buf,
 		tablewriter.WithConfig(tablewriter.Config{Header: cell, Row: cell}),
@@ -205,7 +205,6 @@ func grid(cols []column, rows [][]string, paint func(row, col int) string) ([]st
 	if err := table.Render(); err != nil {
 		return nil, err
 	}
-	println(buf.String())
 	lines := strings.Split(strings.TrimRight(buf.String(), "\n"), "\n")
 	if len(lines) != len(rows) {
 		return nil, errors.New("the table writer broke a row")
@@ -217,12 +216,9 @@ func grid(cols []column, rows [][]string, paint func(row, col int) string) ([]st
 			if at < 0 {
 				return nil, errors.New("the table writer lost a cell")
 			}
-			line.WriteString(shape[:at])
-			shape = shape[at+columns(cell):]
-			if j == len(rows[i])-1 {
-				j = -1
-			}
-			if sgr := paint(i, j); sgr != "" {
+			line.WriteString(shape[:at] + strings.Repeat(" ", cols[j].gap))
+			shape = shape[at+cols[j].gap+columns(cell):]
+			if sgr := paint(i, j == len(cols)-1); sgr != "" {
 				cell = "\x1b[" + sgr + "m" + cell + "\x1b[0m"
 			}
 			line.WriteString(cell)

@@ -96,9 +96,9 @@ func wrap(text string, width int) []string {
 			lines = append(lines, line)
 			line = word
 		}
-		for columns(line) > width {
+		for {
 			head := displaywidth.TruncateString(line, width, "")
-			if head == "" || head == line { // Not one visible character fits.
+			if len(head) == len(line) || head == "" { // It fits, or not one character does.
 				break
 			}
 			lines = append(lines, head)
@@ -226,6 +226,9 @@ func percent(ratio float64) string {
 		return strconv.FormatFloat(p, 'f', 0, 64)
 	}
 }
+
+// wholeRate is percent with the sign.
+func wholeRate(ratio float64) string { return percent(ratio) + glue + "%" }
 
 // rate formats a small ratio with its sign: one digit after the point below 10 %.
 func rate(ratio float64) string {

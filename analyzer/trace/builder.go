@@ -183,11 +183,10 @@ type Trace struct {
 	// InferredKinds counts the spans whose kind was missing.
 	InferredKinds int
 
-	childStart []int32 // children of span i: childList[childStart[i]:childStart[i+1]]
-	childList  []int32
-	byID       map[SpanID]int32
-	state      []uint8
-	step       []bool
+	children childIndex
+	byID     map[SpanID]int32
+	state    []uint8
+	step     []bool // kind was inferred: a leaf that is a step of its own service
 }
 
 // Parents that are no span of the trace.
@@ -197,9 +196,7 @@ const (
 )
 
 // Children returns the children of span i in order of start.
-func (t *Trace) Children(i int32) []int32 {
-	return t.childList[t.childStart[i]:t.childStart[i+1]]
-}
+func (t *Trace) Children(i int32) []int32 { return t.children.of(i) }
 
 // Assemble builds trace i, 0 <= i < Len, into t. The result depends on the
 // spans alone, not on the order they were added in. A trace over maxSpans is
@@ -300,7 +297,7 @@ func (t *Trace) link() {
 	bypass := t.dropUnusable()
 	t.resolveParents(bypass)
 	t.breakCycles()
-	t.indexChildren()
+	t.children.build(len(t.Spans), func(i int) int32 { return t.Parent[i] })
 	t.inferKinds()
 }
 
@@ -320,6 +317,9 @@ func (t *Trace) dropUnusable() map[SpanID]SpanID {
 			t.drop(NoteNegative, 1, t.name(int32(i)))
 			if bypass == nil {
 				bypass = make(map[SpanID]SpanID)
+			}
+			if s.Parent == s.ID {
+				s.Parent = SpanID{} // a root, like any span that names itself as parent
 			}
 			bypass[s.ID] = s.Parent
 			continue
@@ -414,6 +414,7 @@ func (t *Trace) resolveParents(bypass map[SpanID]SpanID) {
 	var clientHalf map[SpanID]int32 // client half of each shared id; byID has the server half
 	for i := range t.Spans {
 		id := t.Spans[i].ID
+		delete(bypass, id) // another span of this id is usable
 		first, ok := t.byID[id]
 		if !ok {
 			t.byID[id] = int32(i)
@@ -438,7 +439,7 @@ func (t *Trace) resolveParents(bypass map[SpanID]SpanID) {
 		parent := s.Parent
 		for {
 			up, dropped := bypass[parent]
-			if _, kept := t.byID[parent]; kept || !dropped || up == parent {
+			if !dropped || up == parent {
 				break
 			}
 			if next, ok := bypass[up]; ok {
@@ -479,39 +480,49 @@ func (t *Trace) breakCycles() {
 			t.state[j] = onPath
 			j = t.Parent[j]
 		}
+		circle := int32(-1) // its first span
 		if j >= 0 && t.state[j] == onPath {
 			first := j
 			for k := t.Parent[j]; k != j; k = t.Parent[k] {
 				first = min(first, k)
 			}
 			t.Notes.Add(NoteCycle, 1, t.name(first), "")
-			t.Parent[first] = NoParent
+			circle = first
 		}
 		for k := int32(i); k >= 0 && t.state[k] == onPath; k = t.Parent[k] {
 			t.state[k] = done
 		}
+		if circle >= 0 {
+			t.Parent[circle] = NoParent
+		}
 	}
 }
 
-func (t *Trace) indexChildren() {
-	n := len(t.Spans)
-	t.childStart = append(t.childStart[:0], make([]int32, n+2)...)
-	for _, p := range t.Parent {
-		if p >= 0 {
-			t.childStart[p+2]++
+// childIndex lists the children of each node of a tree: those of node i are
+// list[start[i]:start[i+1]], in node order. Nodes with a negative parent are
+// nobody's children.
+type childIndex struct{ start, list []int32 }
+
+func (x *childIndex) of(i int32) []int32 { return x.list[x.start[i]:x.start[i+1]] }
+
+// build indexes n nodes by counting, O(n).
+func (x *childIndex) build(n int, parent func(int) int32) {
+	x.start = append(x.start[:0], make([]int32, n+2)...)
+	for i := range n {
+		if p := parent(i); p >= 0 {
+			x.start[p+2]++
 		}
 	}
-	for i := 2; i < len(t.childStart); i++ {
-		t.childStart[i] += t.childStart[i-1]
+	for i := 2; i < len(x.start); i++ {
+		x.start[i] += x.start[i-1]
 	}
-	t.childList = append(t.childList[:0], make([]int32, t.childStart[n+1])...)
-	for i, p := range t.Parent { // in span order: children come out by start
-		if p >= 0 {
-			t.childList[t.childStart[p+1]] = int32(i)
-			t.childStart[p+1]++
+	x.list = append(x.list[:0], make([]int32, x.start[n+1])...)
+	for i := range n {
+		if p := parent(i); p >= 0 {
+			x.list[x.start[p+1]] = int32(i)
+			x.start[p+1]++
 		}
 	}
-	t.childStart = t.childStart[:n+1]
 }
 
 // inferKinds gives spans without a kind one, from the shape of the tree:

@@ -26,7 +26,7 @@ type Attributes struct {
 
 	threshold uint64
 	stamp     Stamp
-	op        []byte // scratch for the operation
+	op, spare []byte // scratch for the operation
 }
 
 // textRef is a text inside Attributes.buf; n is its length plus one, so that
@@ -39,12 +39,12 @@ type AttrKey uint8
 // Attributes that readers set from fields which are no attributes in their format.
 const (
 	AttrPeerService AttrKey = iota + 1 // who is called, as the caller names it
-	AttrServiceName                // who the emitting process is
-	AttrHostName                   // where it runs
-	AttrSpanKind                   // the kind as a word, in formats that have it as a tag
-	AttrError                      // the error tag of OpenTracing and Zipkin
-	AttrTraceState                 // the W3C tracestate header
-	AttrSpanName                   // the name of the span
+	AttrServiceName                    // who the emitting process is
+	AttrHostName                       // where it runs
+	AttrSpanKind                       // the kind as a word, in formats that have it as a tag
+	AttrError                          // the error tag of OpenTracing and Zipkin
+	AttrTraceState                     // the W3C tracestate header
+	AttrSpanName                       // the name of the span
 
 	attrRoute
 	attrURLTemplate
@@ -161,7 +161,7 @@ func outboundKey(name []byte) (AttrKey, bool) {
 
 // Reset forgets the attributes but keeps the buffers.
 func (a *Attributes) Reset() {
-	*a = Attributes{buf: a.buf[:0], op: a.op[:0]}
+	*a = Attributes{buf: a.buf[:0], op: a.op[:0], spare: a.spare[:0]}
 }
 
 // SetString gives key a text. Numbers written as text are understood where the
@@ -405,7 +405,7 @@ func (a *Attributes) operation() {
 	default:
 		op = appendRPCName(op, a.text(AttrSpanName))
 	}
-	a.op = foldIDs(op)
+	a.op, a.spare = foldIDs(op, a.spare[:0])
 }
 
 func appendPair(dst, first []byte, sep byte, second []byte) []byte {
@@ -515,16 +515,16 @@ func isIP(host []byte) bool {
 	return colons >= 2
 }
 
-// foldIDs replaces, in place, ids by "{id}" and cuts the query off a path. Only
-// what stands between delimiters is an id: a UUID, 16 or more hex digits,
-// 6 or more decimal digits, or a path segment of decimal digits only. All other
-// text stays as it is, in whatever script.
-func foldIDs(s []byte) []byte {
+// foldIDs replaces ids by "{id}" and cuts the query off a path. Only what
+// stands between delimiters is an id: a UUID, 16 or more hex digits, 6 or more
+// decimal digits, or a path segment of decimal digits only. All other text stays
+// as it is, in whatever script. It returns the result, which is in s or in
+// spare, and the other of the two for the next time.
+func foldIDs(s, spare []byte) (folded, rest []byte) {
 	if q := bytes.IndexByte(s, '?'); q > 0 && bytes.IndexByte(s[:q], '/') >= 0 {
 		s = s[:q]
 	}
-	var folded []byte // nil until the first id is found
-	last := 0         // s[:last] is in folded
+	found, last := false, 0 // s[:last] is in spare
 	for i := 0; i < len(s); {
 		if !isAlnum(s[i]) || i > 0 && !isDelimiter(s[i-1]) {
 			i++
@@ -535,14 +535,14 @@ func foldIDs(s []byte) []byte {
 			i++
 			continue
 		}
-		folded = append(append(folded, s[last:i]...), "{id}"...)
+		spare = append(append(spare, s[last:i]...), "{id}"...)
 		i += n
-		last = i
+		last, found = i, true
 	}
-	if folded == nil {
-		return s
+	if !found {
+		return s, spare
 	}
-	return append(folded, s[last:]...)
+	return append(spare, s[last:]...), s
 }
 
 // idLen returns the length of the id that starts at s[i], or 0.

@@ -24,16 +24,15 @@ type Segment struct {
 //	node   |--head--|======|-mid-|=======|--tail--|
 //	child           |------|     |-------|
 type OwnTime struct {
-	Self    int64 // duration minus the union of the children, clipped to the node
-	Tail    int64 // after the last child ended; equal to Self without children
-	Parents bool  // at least one child ran inside the node
+	Self   int64 // duration minus the union of the children, clipped to the node
+	Tail   int64 // after the last child ended; equal to Self where none ran
+	Waited bool  // at least one child ran inside the node
 }
 
 // Walker computes critical paths and own times. Its buffers are reused, so the
 // results of a call are valid until the next.
 type Walker struct {
-	start    []int32
-	list     []int32
+	children childIndex
 	frames   []frame
 	segments []Segment
 	own      []OwnTime
@@ -61,20 +60,21 @@ const pathTolerance = 100 // 1/100
 //	c                    |----|
 //
 // Among the unused children with min(end, hi) <= cur + 1 % of the window that
-// also start before cur, the one with the latest end is taken; ties go to the
-// earliest start, then to the order of the nodes. A child that runs over its
-// parent's end is clipped; one outside the parent's window is not on the path.
+// also start before cur, the one with the latest end is taken. All that reach
+// cur tie; ties go to the earliest start, then to the order of the nodes. A
+// child that runs over its parent's end is clipped; one outside the parent's
+// window is not on the path.
 // O(n log n), without recursion.
 func (w *Walker) CriticalPath(nodes []Node) []Segment {
 	w.segments = w.segments[:0]
 	if len(nodes) == 0 || nodes[0].End <= nodes[0].Start {
 		return w.segments
 	}
-	w.index(nodes)
+	w.children.build(len(nodes), func(i int) int32 { return nodes[i].Parent })
 	w.frames = append(w.frames[:0], w.enter(nodes, 0, nodes[0].Start, nodes[0].End))
 	for len(w.frames) > 0 {
 		f := &w.frames[len(w.frames)-1]
-		child, end := f.step(nodes, w.list)
+		child, end := f.step(nodes, w.children.list)
 		if child < 0 {
 			w.emit(f.node, f.lo, f.cur)
 			w.frames = w.frames[:len(w.frames)-1]
@@ -96,8 +96,8 @@ func (w *Walker) emit(node int32, start, end int64) {
 // enter sorts the children of a node for its window: by clipped end, the latest
 // first. The point reached only moves back, so one pass over them is enough.
 func (w *Walker) enter(nodes []Node, node int32, lo, hi int64) frame {
-	first, last := w.start[node], w.start[node+1]
-	slices.SortFunc(w.list[first:last], func(a, b int32) int {
+	first, last := w.children.start[node], w.children.start[node+1]
+	slices.SortFunc(w.children.of(node), func(a, b int32) int {
 		return cmp.Or(
 			cmp.Compare(min(nodes[b].End, hi), min(nodes[a].End, hi)),
 			cmp.Compare(nodes[a].Start, nodes[b].Start),
@@ -106,37 +106,31 @@ func (w *Walker) enter(nodes []Node, node int32, lo, hi int64) frame {
 	return frame{node: node, next: first, last: last, lo: lo, hi: hi, cur: hi}
 }
 
-// step returns the next child to wait for and where the wait ends, or -1.
+// step returns the next child to wait for and where the wait ends, or -1. Of
+// the children that reach cur it takes the one that started first; the others
+// start at the new cur or later, so that they need not be looked at again.
 func (f *frame) step(nodes []Node, list []int32) (child int32, end int64) {
 	tolerance := (f.hi - f.lo) / pathTolerance
-	for f.next < f.last && f.cur > f.lo {
+	child = -1
+	for ; f.next < f.last && f.cur > f.lo; f.next++ {
 		c := list[f.next]
-		f.next++
 		n := nodes[c]
-		end := min(n.End, f.hi)
-		if end <= f.cur+tolerance && n.End > f.lo && n.Start < n.End && n.Start < f.cur {
-			return c, min(end, f.cur)
+		reach := min(n.End, f.hi)
+		if reach < f.cur && child >= 0 {
+			break
+		}
+		if reach > f.cur+tolerance || n.End <= f.lo || n.Start >= n.End || n.Start >= f.cur {
+			continue
+		}
+		if reach < f.cur {
+			f.next++
+			return c, reach
+		}
+		if child < 0 || cmp.Or(cmp.Compare(n.Start, nodes[child].Start), cmp.Compare(c, child)) < 0 {
+			child, end = c, f.cur
 		}
 	}
-	return -1, 0
-}
-
-// index lists the children of each node, in node order.
-func (w *Walker) index(nodes []Node) {
-	w.start = append(w.start[:0], make([]int32, len(nodes)+2)...)
-	for _, n := range nodes[1:] {
-		w.start[n.Parent+2]++
-	}
-	for i := 2; i < len(w.start); i++ {
-		w.start[i] += w.start[i-1]
-	}
-	w.list = append(w.list[:0], make([]int32, len(nodes)-1)...)
-	for i := 1; i < len(nodes); i++ {
-		at := &w.start[nodes[i].Parent+1]
-		w.list[*at] = int32(i)
-		*at++
-	}
-	w.start = w.start[:len(nodes)+1]
+	return child, end
 }
 
 // OwnTimes returns the own time of every node.
@@ -145,10 +139,10 @@ func (w *Walker) OwnTimes(nodes []Node) []OwnTime {
 	if len(nodes) == 0 {
 		return w.own
 	}
-	w.index(nodes)
+	w.children.build(len(nodes), func(i int) int32 { return nodes[i].Parent })
 	byStart := func(a, b int32) int { return cmp.Compare(nodes[a].Start, nodes[b].Start) }
 	for i, n := range nodes {
-		children := w.list[w.start[i]:w.start[i+1]]
+		children := w.children.of(int32(i))
 		if !slices.IsSortedFunc(children, byStart) {
 			slices.SortFunc(children, byStart)
 		}
@@ -157,12 +151,12 @@ func (w *Walker) OwnTimes(nodes []Node) []OwnTime {
 		for _, c := range children {
 			from, to := max(nodes[c].Start, until), min(nodes[c].End, n.End)
 			inside = inside || nodes[c].Start < n.End && to >= n.Start
-			if to > from {
+			if to >= from && from < n.End {
 				covered += to - from
 				until = to
 			}
 		}
-		own := OwnTime{Self: n.End - n.Start - covered, Parents: inside}
+		own := OwnTime{Self: n.End - n.Start - covered, Waited: inside}
 		own.Tail = n.End - until
 		w.own[i] = own
 	}

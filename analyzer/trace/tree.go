@@ -68,6 +68,7 @@ func (t *Trace) Entries() []int32 {
 		}
 		entries = append(entries, found...)
 	}
+	slices.Sort(entries)
 	for i := range seen {
 		if !seen[i] {
 			t.LeftOut[NoteOutside]++
@@ -75,6 +76,50 @@ func (t *Trace) Entries() []int32 {
 		}
 	}
 	return entries
+}
+
+// NoteNotSelected: spans of requests that the user did not ask for; left out.
+const NoteNotSelected NoteKind = "not_selected"
+
+// Select returns the topmost spans below the given entries for which match is
+// true, so that an operation can be looked at that is nobody's entry. A trace's
+// SERVER, CONSUMER and entry spans come first: only where none of them matches
+// are the others asked. Spans outside of what is selected are added to LeftOut.
+func (t *Trace) Select(entries []int32, match func(*Desc) bool) []int32 {
+	reached := 0
+	find := func(anyKind bool) []int32 {
+		var found []int32
+		reached = 0
+		for _, e := range entries {
+			stack := []int32{e}
+			for len(stack) > 0 {
+				i := stack[len(stack)-1]
+				stack = stack[:len(stack)-1]
+				reached++
+				s := &t.Spans[i]
+				if (anyKind || i == e || s.Kind == KindServer || s.Kind == KindConsumer) && match(s.Desc) {
+					found = append(found, i)
+					reached--
+					t.walk(i, func(int32) { reached++ })
+					continue
+				}
+				stack = append(stack, t.Children(i)...)
+			}
+		}
+		slices.Sort(found)
+		return found
+	}
+	selected := find(false)
+	if len(selected) == 0 {
+		selected = find(true)
+	}
+	for _, i := range selected {
+		t.walk(i, func(int32) { reached-- })
+	}
+	if reached > 0 {
+		t.drop(NoteNotSelected, reached, t.ID.String())
+	}
+	return selected
 }
 
 // entriesBelow finds the first SERVER on each way down. A queue on the way ends
@@ -109,6 +154,13 @@ func (t *Trace) walk(i int32, visit func(int32)) {
 		visit(i)
 		stack = append(stack, t.Children(i)...)
 	}
+}
+
+// Below counts span i and everything below it.
+func (t *Trace) Below(i int32) int {
+	n := 0
+	t.walk(i, func(int32) { n++ })
+	return n
 }
 
 func (t *Trace) mark(i int32, seen []bool) { t.walk(i, func(j int32) { seen[j] = true }) }
@@ -227,14 +279,6 @@ func (p *Paths) Child(parent int32, key Key) int32 {
 	p.nodes = append(p.nodes, pathNode{parent, key})
 	p.index[pk] = n
 	return n
-}
-
-// Lookup returns the node for key below parent, or -1.
-func (p *Paths) Lookup(parent int32, key Key) int32 {
-	if n, ok := p.index[pathKey{parent, key}]; ok {
-		return n
-	}
-	return -1
 }
 
 // Len returns the number of nodes; parents have smaller numbers than children.
@@ -404,7 +448,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 		down += call.Shift
 		call.Start, call.End = call.Start+call.Shift, call.End+call.Shift
 	}
-	call.ServerOnly = kind == CallRPC && s.Kind == KindServer
+	call.ServerOnly = kind == CallRPC && s.Kind == KindServer && caller.Desc.Service != s.Desc.Service
 	index := int32(len(tr.Calls))
 	tr.Calls = append(tr.Calls, call)
 	if kind == CallRPC && s.Kind == KindClient {
@@ -448,7 +492,9 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 				if server < 0 || t.Spans[c].End() > t.Spans[server].End() {
 					server = c
 				}
-			case !t.Spans[c].Is(FlagUnmeasured) && t.isAttempt(c):
+			case t.Spans[c].Is(FlagUnmeasured):
+				tr.stack = append(tr.stack, pending{span: c})
+			case t.isAttempt(c):
 				attempts++
 				longest = max(longest, t.Spans[c].Duration)
 				tr.stack = append(tr.stack, pending{span: c})

@@ -75,7 +75,8 @@ type Node struct {
 	Attempts  int           // attempts of a call, with FailRatio
 	Backoff   time.Duration // pause before the next attempt
 	// HedgeAfter starts a second call to the same target when the first takes
-	// longer; the first answer wins and the loser is cancelled. 0 means never.
+	// longer by at least Net, so that the second one arrives; the first answer
+	// wins and the loser is cancelled. 0 means never. For leaves only.
 	HedgeAfter time.Duration
 	Attrs      []Attr // of the CLIENT span if there is one and of the SERVER span
 }
@@ -97,29 +98,42 @@ type DrawConfig struct {
 // request gets which duration is random. (Not for nodes that fail, loop or
 // hedge, whose number of calls is not known beforehand.)
 func Draw(root *Node, c DrawConfig) []Span {
-	d := &drawer{rng: newRand(c.Seed), traces: c.Traces, decks: make(map[deckKey]*deck)}
-	at := c.Start.UnixNano()
+	d := newDrawer(c)
 	for range c.Traces {
-		d.trace = d.traceID()
-		d.node(root, site{}, at)
-		at += d.rng.Int64N(2*int64(c.Every/time.Microsecond)+1) * int64(time.Microsecond)
+		d.request(root)
 	}
 	return d.spans
+}
+
+// request draws the next trace.
+func (d *drawer) request(root *Node) {
+	binary.BigEndian.PutUint64(d.trace[:8], d.rng.Uint64()|1) // never zero
+	binary.BigEndian.PutUint64(d.trace[8:], d.rng.Uint64())
+	d.node(root, site{share: 1}, d.at)
+	d.at += d.rng.Int64N(2*int64(d.every/time.Microsecond)+1) * int64(time.Microsecond)
 }
 
 // site is the place a node is called from.
 type site struct {
 	service string
 	parent  [8]byte
-	share   float64 // of requests that get here; 0 at the root
+	share   float64 // of requests that get here
 }
 
 type drawer struct {
 	rng    *rand.Rand
-	traces int
+	traces int           // that will be drawn
+	every  time.Duration // mean distance of their starts
 	decks  map[deckKey]*deck
+	at     int64 // start of the next trace
 	trace  [16]byte
 	spans  []Span
+}
+
+func newDrawer(c DrawConfig) *drawer {
+	return &drawer{
+		rng: newRand(c.Seed), traces: c.Traces, every: c.Every, decks: make(map[deckKey]*deck), at: c.Start.UnixNano(),
+	}
 }
 
 // deckKey names one random choice of one node.
@@ -156,9 +170,6 @@ func (d *drawer) deal(n *Node, choice string, share float64) float64 {
 // node draws one node called at the instant at and returns when its caller goes
 // on: the operation with all attempts and repeats.
 func (d *drawer) node(n *Node, from site, at int64) (end int64) {
-	if from.share == 0 {
-		from.share = 1
-	}
 	const tiny = 1e-9 // shares are decimal fractions and not exact in binary
 	if n.OneOf != nil {
 		u, sum := d.deal(n, "alternative", from.share), 0.0
@@ -208,7 +219,7 @@ func (d *drawer) attempts(n *Node, from site, at int64) (end int64) {
 		fail(d.spans[first:first+spansPerCall(n)], Attr{"error.type", "unavailable"})
 		at = end + int64(n.Backoff)
 	}
-	if n.HedgeAfter == 0 || end-at <= int64(n.HedgeAfter) {
+	if n.HedgeAfter == 0 || end-at < int64(n.HedgeAfter+n.Net) {
 		return end
 	}
 	hedge := len(d.spans)
@@ -307,10 +318,4 @@ func (d *drawer) open(n *Node, kind Kind, service string, parent [8]byte, at int
 	binary.BigEndian.PutUint64(s.ID[:], d.rng.Uint64()|1) // never zero
 	d.spans = append(d.spans, s)
 	return len(d.spans) - 1
-}
-
-func (d *drawer) traceID() (id [16]byte) {
-	binary.BigEndian.PutUint64(id[:8], d.rng.Uint64()|1)
-	binary.BigEndian.PutUint64(id[8:], d.rng.Uint64())
-	return id
 }

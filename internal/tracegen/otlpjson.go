@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// spansPerBatch is the size of one line or message of the batched forms.
-const spansPerBatch = 256
+// spansPerBatch is the most that one line or message of the batched forms holds.
+const spansPerBatch = 500
 
 const scopeName = "latencybudget/tracegen"
 

@@ -24,6 +24,7 @@ func Stories() []Story {
 		sequential(),
 		parallelFanout(),
 		retryStorm(),
+		grpcAttempts(),
 		loops(),
 		optional(),
 		hedge(),
@@ -109,7 +110,7 @@ func exported(root *Node, seed uint64, traces int, every time.Duration) []Span {
 func orders() Story {
 	return Story{
 		Name:  "orders",
-		Title: "an order goes through five hops in sequence, under a promise of 800 ms",
+		Title: "An order goes through five hops in sequence, under a promise of 800 ms",
 		Text: `
     POST /orders  |--------------------------------------------------------|
       validate    |-----|
@@ -123,8 +124,8 @@ The P99s are exact by nearest rank. One request in a thousand misses 800 ms, and
 a cold start of risk. Five timeouts of 3 s each, as such chains often have, would let a request take 15 s.
 
 A right analysis says: all hops in sequence, none optional, no skew, nothing left out; risk is most of the critical
-path. Budgets of 40, 200, 160, 240 and 160 ms would be loose for inventory (6.7 times its P99) and less than twice
-that of risk would serve its cold starts better.`,
+path. If the five have 40, 200, 160, 240 and 160 ms today, inventory has 6.7 times its P99 and risk, for all its cold
+starts, only 2.0 times: 50 ms can move from the one to the other.`,
 		Spans:   exported(OrdersModel(), 1, 1000, 40*ms),
 		Formats: []Format{formatOTLPLinesZ},
 	}
@@ -133,7 +134,7 @@ that of risk would serve its cold starts better.`,
 func dag() Story {
 	return Story{
 		Name:  "dag",
-		Title: "calls in sequence and in parallel, and a message nobody waits for, under 100 ms",
+		Title: "Calls in sequence and in parallel, and a message nobody waits for, under 100 ms",
 		Text: `
     GET /report  |---------------------------------------------|
       A           |---|                                           P99  5 ms
@@ -167,7 +168,7 @@ func tiny() Story {
 	}
 	return Story{
 		Name:  "tiny",
-		Title: "an endpoint of 50 ms with hops of a third of a millisecond to five milliseconds",
+		Title: "An endpoint of 50 ms with hops of a third of a millisecond to five milliseconds",
 		Text: `
     GET /suggest  |-------------------------|
       flags        ||                           P99 0.3 ms
@@ -186,8 +187,10 @@ func nested() Story {
 	audit := call("audit", "process audit", Dist{P50: 5 * ms, P99: 20 * ms})
 	audit.Kind = KindConsumer
 	store := func(op string, own Dist) *Node {
-		return &Node{Service: "postgres", Operation: op, Kind: KindClient, Own: own,
-			Attrs: []Attr{{"db.system.name", "postgresql"}}}
+		return &Node{
+			Service: "postgres", Operation: op, Kind: KindClient, Own: own,
+			Attrs: []Attr{{"db.system.name", "postgresql"}},
+		}
 	}
 	root := &Node{
 		Service: "gateway", Operation: "GET /checkout", Kind: KindServer, Own: Dist{P50: 2 * ms, P99: 5 * ms},
@@ -201,24 +204,26 @@ func nested() Story {
 						[]*Node{store("SELECT prices", Dist{P50: 4 * ms, P99: 14 * ms})})}),
 				call("stock", "Check", Dist{P50: 6 * ms, P99: 18 * ms}),
 			},
+			{call("render", "Page", Dist{P50: 2 * ms, P99: 6 * ms})},
 			{audit},
 		},
 	}
 	return Story{
 		Name:  "nested",
-		Title: "fourteen spans a trace, four calls deep, two branches in parallel, one message",
+		Title: "Fifteen spans a trace, four calls deep, two branches in parallel, one message",
 		Text: `
-    gateway GET /checkout   |-----------------------------------|
+    gateway GET /checkout   |-----------------------------------------|
       user Load               |---------|
         SELECT users             |---|
       cart Read                           |------------------|
         price Quote                          |-----------|
           SELECT prices                          |----|
       stock Check                         |------|
-      audit                                                    ||  PRODUCER
-        process audit                                             |----|  CONSUMER
+      render Page                                              |----|
+      audit                                                          ||  PRODUCER
+        process audit                                                   |----|  CONSUMER
 
-A right analysis says: user, then cart beside stock; a chain of three under cart; audit is asynchronous.`,
+A right analysis says: user, then cart beside stock, then render; a chain of three under cart; audit is asynchronous.`,
 		Spans:   exported(root, 4, 400, 30*ms),
 		Formats: []Format{formatOTLPLinesZ},
 	}
@@ -235,7 +240,7 @@ func sequential() Story {
 	}
 	return Story{
 		Name:  "sequential",
-		Title: "three calls, one after the other",
+		Title: "Three calls, one after the other",
 		Text: `
     GET /page  |---------------------------|
       A         |---|                         P99 10 ms
@@ -260,7 +265,7 @@ func parallelFanout() Story {
 	}
 	return Story{
 		Name:  "parallel-fanout",
-		Title: "four calls at once",
+		Title: "Four calls at once",
 		Text: `
     GET /home  |-------------------|
       news       |-------------|       P99 40 ms
@@ -285,7 +290,7 @@ func retryStorm() Story {
 	}
 	return Story{
 		Name:  "retry-storm",
-		Title: "two layers that each try up to three times",
+		Title: "Two layers that each try up to three times",
 		Text: `
     gateway POST /pay   |---------------------------------------------------|
       payment Pay 1       |----------------------| error
@@ -316,7 +321,7 @@ func loops() Story {
 	}
 	return Story{
 		Name:  "loops",
-		Title: "one query for each item of a cart, one to eight in a row",
+		Title: "One query for each item of a cart, one to eight in a row",
 		Text: `
     GET /cart/{id}  |--------------------------|
       user            |---|
@@ -341,7 +346,7 @@ func optional() Story {
 	}
 	return Story{
 		Name:  "optional",
-		Title: "a call that one request in five makes",
+		Title: "A call that one request in five makes",
 		Text: `
     GET /doc    |---------|             |----------------------|
       store      |------|                |------|
@@ -364,7 +369,7 @@ func hedge() Story {
 	}
 	return Story{
 		Name:  "hedge",
-		Title: "a second call is sent when the first is slow, and the first answer wins",
+		Title: "A second call is sent when the first is slow, and the first answer wins",
 		Text: `
     GET /profile  |-------------------------|
       kv Get 1     |-----------------------| cancelled
@@ -391,7 +396,7 @@ func exclusive() Story {
 	}
 	return Story{
 		Name:  "exclusive",
-		Title: "each request calls exactly one of three services",
+		Title: "Each request calls exactly one of three services",
 		Text: `
     POST /reserve  |----------|   |----------|   |----------|
       first         |--------|                                   14 of 25
@@ -426,7 +431,7 @@ func clockSkew() Story {
 	}
 	return Story{
 		Name:  "clock-skew",
-		Title: "the clock of one service is 3 ms ahead",
+		Title: "The clock of one service is 3 ms ahead",
 		Text: `
     gateway GET /stock         |----------------------------------|
       gateway > inventory        |-----------|
@@ -453,7 +458,7 @@ func coarseClock() Story {
 	}
 	return Story{
 		Name:  "coarse-clock",
-		Title: "an application that records whole milliseconds",
+		Title: "An application that records whole milliseconds",
 		Text: `
     as it was    |--------|   7.4 ms
     as recorded  |-------|    7 ms; what takes less than 1 ms is recorded as 0 or 1
@@ -466,8 +471,10 @@ floor under 1 ms, and widens its intervals by 1 ms.`,
 }
 
 func noKinds() Story {
-	leaf := &Node{Service: "y", Operation: "SELECT z", Kind: KindClient, Own: Dist{P50: 2 * ms, P99: 5 * ms},
-		Attrs: []Attr{{"db.system", "postgresql"}}}
+	leaf := &Node{
+		Service: "y", Operation: "SELECT z", Kind: KindClient, Own: Dist{P50: 2 * ms, P99: 5 * ms},
+		Attrs: []Attr{{"db.system", "postgresql"}},
+	}
 	root := &Node{
 		Service: "x", Operation: "A", Kind: KindServer, Own: Dist{P50: 2 * ms, P99: 5 * ms},
 		Steps: [][]*Node{
@@ -484,7 +491,7 @@ func noKinds() Story {
 	}
 	return Story{
 		Name:  "no-kinds",
-		Title: "an export without span kinds",
+		Title: "An export without span kinds",
 		Text: `
     x A              |------------------------|     no parent: SERVER
       x step          |--|                          same service, a leaf without attributes of a call: a step
@@ -507,7 +514,7 @@ func sharedIDs() Story {
 	share(spans)
 	return Story{
 		Name:  "shared-ids",
-		Title: "both halves of a call have one span id, as Zipkin's B3 headers make it",
+		Title: "Both halves of a call have one span id, as Zipkin's B3 headers make it",
 		Text: `
     web     get /orders  id a             |--------------------|
     web     get /list    id b, parent a     |----------------|     CLIENT
@@ -565,7 +572,7 @@ func chinese() Story {
 	}
 	return Story{
 		Name:  "chinese",
-		Title: "names in Chinese, with emoji, very long, and hostile to a terminal, a Markdown table and a spreadsheet",
+		Title: "Names in Chinese, with emoji, very long, and hostile to a terminal, a Markdown table and a spreadsheet",
 		Text: `
     网关 下单  |------------------------------------|
       支付服务  |---------|
@@ -601,7 +608,7 @@ func sampled() Story {
 	}
 	return Story{
 		Name:  "sampled",
-		Title: "traces that stand for one and for four requests, by their tracestate",
+		Title: "Traces that stand for one and for four requests, by their tracestate",
 		Text: `
     40 traces  ot=th:c                        kept with probability 1/4: each stands for 4
     20 traces  vendor=1,ot=th:0;rv:9b82…      kept always: each stands for 1
@@ -625,7 +632,7 @@ func traceOrder(spans []Span) [][16]byte {
 }
 
 func tailSampled() Story {
-	all := exported(OrdersModel(), 18, 1000, 40*ms)
+	all := exported(OrdersModel(), 18, 3000, 40*ms)
 	var spans []Span
 	for _, trace := range group(all, traceKey) {
 		root := slices.IndexFunc(trace, func(s Span) bool { return s.Parent == none })
@@ -639,9 +646,9 @@ func tailSampled() Story {
 	}
 	return Story{
 		Name:  "tail-sampled",
-		Title: "a tail sampler kept the slow traces only",
+		Title: "A tail sampler kept the slow traces only",
 		Text: fmt.Sprintf(`
-    1000 requests of [orders](../orders/)     |--|  |--|  |-----------|  |--|  |---| …
+    3000 requests of [orders](../orders/)     |--|  |--|  |-----------|  |--|  |---| …
     %d kept, all of more than 190 ms                      |-----------|
 
 The Collector's tail sampler left its mark on the instrumentation scope (tailsampling.policy). A right analysis warns
@@ -668,7 +675,7 @@ func stamped() Story {
 	}
 	return Story{
 		Name:  "stamped",
-		Title: "spans that carry the budgets of today: 800 ms, and 40, 200, 160, 240 and 160 ms for the hops",
+		Title: "Spans that carry the budgets of today: 800 ms, and 40, 200, 160, 240 and 160 ms for the hops",
 		Text: `
     POST /orders   latency_budget.limit 0.8
       auth         latency_budget.deadline.remaining 0.04    P99  25 ms
@@ -697,9 +704,11 @@ func formats() Story {
 			}}}
 		}
 	}
+	first := slices.IndexFunc(spans, func(s Span) bool { return s.Parent == none })
+	spans[first].Links = []Link{{TraceID: [16]byte{0xbb, 15: 1}, SpanID: [8]byte{7: 1}}} // another trace: makes no parent
 	return Story{
 		Name:  "formats",
-		Title: "the same twenty traces in every format and compression",
+		Title: "The same twenty traces in every format and compression",
 		Text: `
 | file | what it is |
 |---|---|

@@ -91,18 +91,23 @@ func deadlineReset() Story {
 		if reset {
 			reserve = stamped(reserve,
 				Attr{"latency_budget.limit", 0.3}, Attr{"latency_budget.remaining.start", 0.22},
-				Attr{"latency_budget.deadline.remaining", 15.0}, Attr{"latency_budget.source", "context"},
+				Attr{"latency_budget.deadline.remaining", 15.0}, Attr{"latency_budget.source", "announced"},
 				Attr{"latency_budget.reset", true}, Attr{"latency_budget.flags", []string{"deadline_extended"}})
 		}
 		client = p.add(reserve, 80*ms, 180*ms)
-		p.add(stamped(Span{Parent: client, Service: "inventory", Name: "Reserve", Kind: KindServer},
+		reserved := stamped(Span{Parent: client, Service: "inventory", Name: "Reserve", Kind: KindServer},
 			Attr{"latency_budget.limit", 0.3}, Attr{"latency_budget.remaining.start", 0.2188},
 			Attr{"latency_budget.deadline.remaining", inventory}, Attr{"latency_budget.announced.remaining", 0.22},
-			Attr{"latency_budget.announced.fresh", true}, Attr{"latency_budget.source", "announced"}), 81200*us, 179*ms)
+			Attr{"latency_budget.announced.fresh", true}, Attr{"latency_budget.source", "announced"})
+		if reset {
+			reserved.Attrs = append(reserved.Attrs,
+				Attr{"latency_budget.reset", true}, Attr{"latency_budget.flags", []string{"deadline_extended"}})
+		}
+		p.add(reserved, 81200*us, 179*ms)
 	}
 	return Story{
 		Name:  "deadline-reset",
-		Title: "a service replaces the deadline it was given by its own default of 15 s",
+		Title: "A service replaces the deadline it was given by its own default of 15 s",
 		Text: `
     gateway    POST /orders  0 |--------------------------| 200 ms    limit 300, remaining 300
     gateway    Place            50 |------------------| 190           remaining 250
@@ -111,7 +116,8 @@ func deadlineReset() Story {
     inventory  Reserve               81 |---------| 179               remaining 219; deadline 219, then 15,000
 
 The first trace is sound. In the second, orders calls inventory with a fresh deadline of 15 s where 220 ms were left.
-The first hop where the deadline grew is orders to inventory: orders reset it, inventory only got it.
+The first hop where the deadline grew is orders to inventory: orders reset it, inventory only got it, though both spans
+carry the flag.
 The limit that the spans carry is 300 ms in both.`,
 		Spans:   p.spans,
 		Formats: []Format{formatOTLP},
@@ -137,11 +143,13 @@ func missingParent() Story {
 	p.server(lost, "inventory", "Reserve", 20*ms, 60*ms)
 
 	p.newTrace()
-	p.add(Span{Parent: lost, Service: "orders", Name: "SELECT orders", Kind: KindClient,
-		Attrs: []Attr{{"db.system.name", "postgresql"}}}, 0, 3*ms)
+	p.add(Span{
+		Parent: lost, Service: "orders", Name: "SELECT orders", Kind: KindClient,
+		Attrs: []Attr{{"db.system.name", "postgresql"}},
+	}, 0, 3*ms)
 	return Story{
 		Name:  "missing-parent",
-		Title: "spans whose parent is not in the export, in the four ways that matter",
+		Title: "Spans whose parent is not in the export, in the four ways that matter",
 		Text: `
     1  (?) > orders Place              0 |----------| 100     no root at all: the orphan SERVER span is the entry
                orders > inventory         10 |----| 60
@@ -179,7 +187,7 @@ func cycle() Story {
 	p.call(a, "d", "e", "E", 10*ms, 40*ms)
 	return Story{
 		Name:  "cycle",
-		Title: "spans that are their own ancestors",
+		Title: "Spans that are their own ancestors",
 		Text: `
     1  A > B > A               a cycle alone
     2  A > B > A, and C        a cycle beside a sound root
@@ -201,7 +209,7 @@ func negativeDuration() Story {
 	p.server(root, "stock", "Check", 90*ms, 50*ms)
 	return Story{
 		Name:  "negative-duration",
-		Title: "spans that end before they start, one by a nanosecond",
+		Title: "Spans that end before they start, one by a nanosecond",
 		Text: `
     gateway GET /cart  0 |---------------------------| 100
       cart Read           10 |------| 40
@@ -222,7 +230,7 @@ func touchingChildren() Story {
 	p.add(Span{Parent: root, Service: "p", Name: "B", Kind: KindClient}, 50*ms, 100*ms)
 	return Story{
 		Name:  "touching-children",
-		Title: "a call that starts in the very nanosecond in which the one before it ends",
+		Title: "A call that starts in the very nanosecond in which the one before it ends",
 		Text: `
     P  0 |--------------------| 100
       A  |---------| 50
@@ -252,7 +260,7 @@ func nestedOverflow() Story {
 	p.server(late, "g", "grand", 125*ms, 150*ms)
 	return Story{
 		Name:  "nested-overflow",
-		Title: "children that outlive their parents, and their children with them",
+		Title: "Children that outlive their parents, and their children with them",
 		Text: `
     1  root        0 |--------------------| 100
          child       10 |-----------------|======| 130
@@ -283,11 +291,13 @@ func producerConsumer() Story {
 
 	order := p.trace
 	p.newTrace()
-	p.add(Span{Service: "billing", Name: "process orders", Kind: KindConsumer,
-		Links: []Link{{order, producer}}}, 0, 20*ms)
+	p.add(Span{
+		Service: "billing", Name: "process orders", Kind: KindConsumer,
+		Links: []Link{{order, producer}},
+	}, 0, 20*ms)
 	return Story{
 		Name:  "producer-consumer",
-		Title: "a message whose work goes on long after the answer, and a second consumer in a trace of its own",
+		Title: "A message whose work goes on long after the answer, and a second consumer in a trace of its own",
 		Text: `
     1  shop POST /orders       0 |------| 50
          shop publish            10 || 12                        PRODUCER
@@ -312,7 +322,7 @@ func twoRoots() Story {
 	p.call(root, "gateway", "y", "Y", 60*ms, 110*ms)
 	return Story{
 		Name:  "two-roots",
-		Title: "one trace with two requests that have no parent",
+		Title: "One trace with two requests that have no parent",
 		Text: `
     gateway GET /a  0 |-------| 40
       x X             5 |---| 35
@@ -332,7 +342,7 @@ func zeroDurationRoot() Story {
 	p.internal(root, "health", "check", 0, 0)
 	return Story{
 		Name:  "zero-duration-root",
-		Title: "a request that ends in the nanosecond in which it starts",
+		Title: "A request that ends in the nanosecond in which it starts",
 		Text: `
     health GET /live  0 | 0
       check           0 | 0
@@ -349,23 +359,28 @@ func censored() Story {
 		p.newTrace()
 		took := 10 * ms
 		var attrs []Attr
-		status := StatusUnset
+		status, code := StatusUnset, int64(200)
 		if i%20 == 19 {
-			took, status = 1000*ms, StatusError
+			took, status, code = 1000*ms, StatusError, 504
 			attrs = []Attr{{"rpc.grpc.status_code", int64(4)}, {"error.type", "DEADLINE_EXCEEDED"}}
 		}
-		root := p.add(Span{Service: "gateway", Name: "GET /score", Kind: KindServer, Status: status}, 0, took+2*ms)
-		client := p.add(Span{Parent: root, Service: "gateway", Name: "Score", Kind: KindClient,
-			Attrs: attrs, Status: status}, ms, took+ms)
+		root := p.add(Span{
+			Service: "gateway", Name: "GET /score", Kind: KindServer,
+			Attrs: []Attr{{"http.response.status_code", code}}, Status: status,
+		}, 0, took+2*ms)
+		client := p.add(Span{
+			Parent: root, Service: "gateway", Name: "Score", Kind: KindClient,
+			Attrs: attrs, Status: status,
+		}, ms, took+ms)
 		if status == StatusUnset {
 			p.server(client, "risk", "Score", ms+200*us, took+ms-200*us)
 		}
 	}
 	return Story{
 		Name:  "censored",
-		Title: "a timeout of one second cuts five calls of a hundred",
+		Title: "A timeout of one second cuts five calls of a hundred",
 		Text: `
-    gateway GET /score  |----|          95 times           |------ … ------|  5 times
+    gateway GET /score  |----|          95 times           |------ … ------|  5 times, answered with 504
       risk Score         |--| 10 ms                         |----- … -----|  1000 ms, DEADLINE_EXCEEDED, no SERVER span
 
 A right analysis says: 5 % of the calls to risk were cut, so their true duration is unknown and the P99 is a lower
@@ -392,7 +407,7 @@ func unmeasured() Story {
 	}
 	return Story{
 		Name:  "unmeasured",
-		Title: "streams whose spans have no end, or no times at all",
+		Title: "Streams whose spans have no end, or no times at all",
 		Text: `
     chat GET /room    0 |------------------| 80
       store History     5 |------| 40
@@ -403,5 +418,44 @@ A right analysis counts eight spans as unmeasured and treats them as if they wer
 their parent. A duration of 0 is a duration, and no measurement is not 0.`,
 		Spans:   p.spans,
 		Formats: []Format{formatOTLPLines, formatZipkin},
+	}
+}
+
+func grpcAttempts() Story {
+	p := newPen(112)
+	for range 10 {
+		p.newTrace()
+		root := p.server(none, "gateway", "GET /quote", 0, 310*ms)
+		sent := p.add(Span{Parent: root, Service: "gateway", Name: "Sent.shop.v1.Price/Quote", Kind: KindClient}, 5*ms, 305*ms)
+		for i, attempt := range [][2]time.Duration{{5, 105}, {115, 215}, {225, 305}} {
+			s := Span{
+				Parent: sent, Service: "gateway", Name: "Attempt.shop.v1.Price/Quote", Kind: KindInternal,
+				Attrs: []Attr{{"previous-rpc-attempts", int64(i)}, {"transparent-retry", false}},
+			}
+			if i < 2 {
+				s.Status, s.Message = StatusError, "UNAVAILABLE"
+			}
+			id := p.add(s, attempt[0]*ms, attempt[1]*ms)
+			server := Span{Parent: id, Service: "price", Name: "Recv.shop.v1.Price/Quote", Kind: KindServer, Status: s.Status}
+			p.add(server, attempt[0]*ms+200*us, attempt[1]*ms-200*us)
+		}
+	}
+	return Story{
+		Name:  "grpc-attempts",
+		Title: "One gRPC call with a span of its own for each of its three attempts",
+		Text: `
+    gateway GET /quote         0 |------------------------------------| 310
+      Sent.…Quote   CLIENT      5 |----------------------------------| 305
+        Attempt     INTERNAL      |---------| 105  error
+          price Recv               |-------|
+        Attempt                                |---------| 215  error      (115 to 215)
+          price Recv                            |-------|
+        Attempt                                             |--------| 305  (225 to 305)
+          price Recv                                         |------|
+
+A right analysis has one hop for price with three attempts; its duration is that of Sent, 300 ms; the pauses of 10 ms
+are nobody's work.`,
+		Spans:   p.spans,
+		Formats: []Format{formatOTLPLines},
 	}
 }

@@ -14,7 +14,7 @@ import (
 // Story is one folder of testdata/: a set of traces that shows one thing.
 type Story struct {
 	Name    string // of the folder
-	Title   string // one line for the index
+	Title   string // one sentence for the index, without its period
 	Text    string // Markdown: an ASCII timeline and what a right analysis says
 	Spans   []Span // in file order
 	Formats []Format
@@ -74,8 +74,7 @@ func zstandard(next func(dst []byte, spans []Span) []byte) func([]byte, []Span) 
 
 func appendZstd(dst, data []byte) []byte {
 	w, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)) // the options are valid
-	defer w.Close()
-	return w.EncodeAll(data, dst)
+	return w.EncodeAll(data, dst)                               // needs no Close: it starts nothing
 }
 
 // Expand returns what a file holds: it takes off the compression that the end
@@ -134,7 +133,7 @@ A test fails when these files are not what the generator makes.
 
 func (s *Story) readme() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s.\n\n%s\n\n", s.Name, s.Title, strings.TrimSpace(s.Text))
+	fmt.Fprintf(&b, "# %s\n\n%s.\n\n%s\n\n", s.Name, s.Title, strings.Trim(s.Text, "\n"))
 	fmt.Fprintf(&b, "Traces: %d. Spans: %d.\n", len(group(s.Spans, traceKey)), len(s.Spans))
 	return []byte(b.String())
 }

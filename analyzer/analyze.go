@@ -1,0 +1,341 @@
+package analyzer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// ErrNothingUsable is returned (wrapped) where the sources hold no request that
+// can be analysed.
+var ErrNothingUsable = errors.New("no request to analyse")
+
+// ErrConfig is returned (wrapped) for a Config that cannot be used: a value out
+// of range, or a pattern that names no hop, or several.
+var ErrConfig = errors.New("bad configuration")
+
+// configError keeps its text and is an ErrConfig.
+type configError struct{ error }
+
+func (e configError) Unwrap() error        { return e.error }
+func (e configError) Is(target error) bool { return target == ErrConfig }
+
+// Analyze reads the sources to their ends, profiles the endpoints and splits
+// their budgets. The report depends on the spans alone: not on their order, the
+// split over files or sources, nor on how they were read in parallel.
+//
+// Inputs that cannot be used are in Report.Input.Failed, next to a report of
+// the others. The error is for what stops the analysis: a bad Config, a pattern
+// that names no hop or several, no usable request at all, or the end of ctx.
+// Then the report is nil.
+func Analyze(ctx context.Context, c Config, sources ...trace.Source) (*Report, error) {
+	if err := c.validate(); err != nil {
+		return nil, configError{err}
+	}
+	a := analysis{config: c, report: &Report{Version: 1}}
+	if err := a.read(ctx, sources); err != nil {
+		return nil, err
+	}
+	if err := a.survey(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.collect(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.split(); err != nil {
+		return nil, configError{err}
+	}
+	a.finish()
+	return a.report, nil
+}
+
+// analysis is one run on its way from spans to the report.
+type analysis struct {
+	config   Config
+	report   *Report
+	builder  *trace.Builder
+	notes    trace.Notes
+	evidence *profile.Survey
+	rules    *profile.Rules
+	shown    []profile.Count // endpoints that get a table
+	profiles []*profile.Profile
+	leftOut  map[trace.NoteKind]int
+	matched  map[*trace.Desc]bool // by Config.Endpoints
+	inferred map[profile.Endpoint]*inferred
+}
+
+// inferred counts the spans of an endpoint's traces without kind.
+type inferred struct{ spans, without int }
+
+func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
+	a.builder = trace.NewBuilder()
+	in := &a.report.Input
+	for _, source := range sources {
+		var file *trace.File
+		var spans int
+		flush := func() {
+			if file != nil {
+				in.Files = append(in.Files, InputFile{Name: file.Name, Format: file.Format, Bytes: file.Bytes, Spans: spans})
+			}
+			file, spans = nil, 0
+		}
+		for batch, err := range source.Batches(ctx) {
+			if err != nil {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				in.Failed = append(in.Failed, err)
+				continue
+			}
+			if batch.File != file {
+				flush()
+				file = batch.File
+			}
+			spans += len(batch.Spans)
+			a.notes.Merge(batch.Notes)
+			a.builder.Add(batch.Spans)
+		}
+		flush()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	a.notes.Merge(a.builder.Seal())
+	in.Spans = a.builder.Spans()
+	in.Traces = a.builder.Len()
+	if in.Spans == 0 {
+		return a.nothing("no spans were read")
+	}
+	return nil
+}
+
+// nothing returns ErrNothingUsable with what is known of the reason.
+func (a *analysis) nothing(why string) error {
+	err := fmt.Errorf("%w: %s", ErrNothingUsable, why)
+	return errors.Join(append(slices.Clone(a.report.Input.Failed), err)...)
+}
+
+// each assembles every trace and calls visit with its entries.
+func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries []int32)) error {
+	var t trace.Trace
+	a.config.MaxTraceSpans = orDefault(a.config.MaxTraceSpans, trace.DefaultMaxTraceSpans)
+	for i := range a.builder.Len() {
+		if i%256 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := a.builder.Assemble(i, a.config.MaxTraceSpans, &t); err != nil && a.rules == nil {
+			a.report.Input.Failed = append(a.report.Input.Failed, err)
+		}
+		entries := t.Entries()
+		if len(a.config.Endpoints) > 0 {
+			entries = t.Select(entries, a.asked)
+		}
+		visit(&t, entries)
+	}
+	return nil
+}
+
+func orDefault(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// asked tells whether one of Config.Endpoints names the operation.
+func (a *analysis) asked(d *trace.Desc) bool {
+	if yes, known := a.matched[d]; known {
+		return yes
+	}
+	name := profile.Endpoint{Service: d.Service, Operation: d.Operation}.String()
+	yes := slices.ContainsFunc(a.config.Endpoints, func(glob string) bool { return match(glob, name) })
+	if a.matched == nil {
+		a.matched = make(map[*trace.Desc]bool)
+	}
+	a.matched[d] = yes
+	return yes
+}
+
+// survey is the first pass: evidence on structure, and the account of spans.
+func (a *analysis) survey(ctx context.Context) error {
+	a.evidence = profile.NewSurvey()
+	a.leftOut = make(map[trace.NoteKind]int)
+	a.inferred = make(map[profile.Endpoint]*inferred)
+	names := make(map[string]bool) // endpoints there are, for the message
+	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
+		a.evidence.AddTrace(t)
+		for _, e := range entries {
+			if !a.evidence.Add(t, e) {
+				continue
+			}
+			key := profile.Endpoint{Service: t.Spans[e].Desc.Service, Operation: t.Spans[e].Desc.Operation}
+			n := a.inferred[key]
+			if n == nil {
+				n = &inferred{}
+				a.inferred[key] = n
+			}
+			n.spans += len(t.Spans)
+			n.without += t.InferredKinds
+		}
+		if len(entries) == 0 && len(t.Spans) > 0 && len(names) < 1000 {
+			for i := range t.Spans {
+				if d := t.Spans[i].Desc; t.Parent[i] == trace.NoParent {
+					names[profile.Endpoint{Service: d.Service, Operation: d.Operation}.String()] = true
+				}
+			}
+		}
+		for _, n := range t.Notes.List() {
+			a.notes.Add(n.Kind, n.Count, n.Example, "")
+		}
+		for kind, n := range t.LeftOut {
+			a.leftOut[kind] += n
+		}
+	})
+	if err != nil {
+		return err
+	}
+	all := a.evidence.Endpoints()
+	if len(all) == 0 {
+		if len(a.config.Endpoints) > 0 {
+			return a.nothing(fmt.Sprintf("no operation matches --endpoint %s; there are %s",
+				strings.Join(a.config.Endpoints, ", "), firstNames(names, 5)))
+		}
+		return a.nothing("no trace has a root or an entry that can be measured: " + a.reasons())
+	}
+	top := min(len(all), orDefault(a.config.Top, DefaultTop))
+	a.shown = all[:top]
+	for _, e := range all[top:] {
+		a.report.Others = append(a.report.Others, OtherEndpoint{e.Service, e.Operation, e.Requests})
+	}
+	return nil
+}
+
+func firstNames(set map[string]bool, most int) string {
+	names := make([]string, 0, len(set))
+	for n := range set {
+		names = append(names, fmt.Sprintf("%q", n))
+	}
+	slices.Sort(names)
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(set)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// reasons lists why spans were left out.
+func (a *analysis) reasons() string {
+	kinds := make([]string, 0, len(a.leftOut))
+	for kind, n := range a.leftOut {
+		kinds = append(kinds, noteText(kind, n))
+	}
+	slices.Sort(kinds)
+	return strings.Join(kinds, ", ")
+}
+
+// collect is the second pass: it measures the shown endpoints and accounts for
+// every span.
+func (a *analysis) collect(ctx context.Context) error {
+	a.rules = a.evidence.Decide(profile.Options{
+		MaxHops: a.config.MaxHops, Sample: a.config.Sample,
+		Steps: a.config.Steps, Unweighted: a.config.Unweighted,
+	})
+	shown := make(map[profile.Endpoint]bool, len(a.shown))
+	for _, e := range a.shown {
+		shown[e.Endpoint] = true
+	}
+	collector := profile.NewCollector(a.rules)
+	analysed := 0
+	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
+		_, weighed := a.rules.Threshold(t)
+		if !weighed && len(entries) > 0 {
+			a.notes.Add(profile.NoteNoThreshold, 1, t.ID.String(), "")
+		}
+		for _, e := range entries {
+			d := t.Spans[e].Desc
+			key := profile.Endpoint{Service: d.Service, Operation: d.Operation}
+			spans := t.Below(e)
+			switch {
+			case !weighed:
+				a.leftOut[profile.NoteNoThreshold] += spans
+			case t.Spans[e].Is(trace.FlagUnmeasured):
+				a.leftOut[noteUnmeasuredEntry] += spans
+				a.notes.Add(noteUnmeasuredEntry, 1, t.ID.String()+"/"+t.Spans[e].ID.String(), "")
+			default:
+				analysed += spans
+				if shown[key] {
+					collector.Add(t, e)
+				}
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	a.report.Input.Analysed = analysed
+	a.profiles = collector.Resolve()
+	if len(a.profiles) == 0 {
+		return a.nothing("no trace can be weighed: every one lacks a readable sampling threshold; --unweighted takes all alike")
+	}
+	return nil
+}
+
+// finish writes what is known of the input.
+func (a *analysis) finish() {
+	in := &a.report.Input
+	for kind, n := range a.leftOut {
+		if n > 0 {
+			if in.LeftOut == nil {
+				in.LeftOut = make(map[string]int)
+			}
+			in.LeftOut[string(kind)] = n
+		}
+	}
+	for _, n := range a.notes.List() {
+		in.Notes = append(in.Notes, InputNote{
+			Kind: string(n.Kind), Count: n.Count, Example: n.Example,
+			Text: noteText(n.Kind, n.Count), Where: n.Where,
+		})
+	}
+	in.Sampling = a.sampling()
+}
+
+// sampling says how the traces stand for all requests.
+func (a *analysis) sampling() Sampling {
+	s := a.evidence.Sampling()
+	out := Sampling{Weighted: a.rules.Weighted()}
+	switch {
+	case out.Weighted:
+		out.Note = "traces count by their sampling threshold (ot=th)"
+	case a.config.Unweighted && s.Weighted > 0:
+		out.Note = "sampling thresholds (ot=th) were ignored: every trace counts once"
+	default:
+		out.Note = "no sampling threshold (ot=th) in the traces: every trace counts once"
+	}
+	switch {
+	case s.TailSampled > 0:
+		out.Biased = true
+		out.Note += fmt.Sprintf("; a tail sampler chose %d of %d traces: the set is biased and so is every figure", s.TailSampled, s.Traces)
+	case a.allSlowOrFailed():
+		out.Biased = true
+		out.Note += "; every trace is slow or failed: the set is biased and so is every figure"
+	}
+	return out
+}
+
+// allSlowOrFailed tells whether every request shown failed or was over its
+// budget: no probability sample of a working service looks like that.
+func (a *analysis) allSlowOrFailed() bool {
+	for i, p := range a.profiles {
+		root := &p.Hops[0]
+		over := root.Duration.FractionAbove(a.report.Endpoints[i].Budget) * float64(root.Duration.N())
+		if over+float64(root.Failed) < float64(p.Requests) || a.report.Endpoints[i].BudgetSource == sourceSuggested && root.Failed < p.Requests {
+			return false
+		}
+	}
+	return true
+}

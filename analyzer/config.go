@@ -1,0 +1,188 @@
+// Package analyzer is the one door for users of the library: it reads traces
+// from sources, profiles their endpoints, and recommends a budget for every
+// hop together with the predicted effect of applying it.
+package analyzer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
+)
+
+// DefaultTop is how many endpoints get a table.
+const DefaultTop = 10
+
+// Config says what to analyse and under which constraints. The zero value
+// analyses every endpoint and suggests a budget for each.
+type Config struct {
+	// Endpoints are globs on "service operation"; * stands for any text, ? for
+	// one character. They pick endpoints, also operations below the entries.
+	// Empty: every entry.
+	Endpoints []string
+	// Budgets are tried in order; the first whose Endpoint matches holds.
+	Budgets []EndpointBudget
+	// Reserve is kept by the endpoint (absolute) or by every hop with children
+	// (a share of its budget).
+	Reserve Amount
+	Floors  []HopAmount // least useful budget of a hop
+	Caps    []HopAmount // most that a hop may get; limits BUDGET and TIMEOUT
+	Current []HopAmount // today's timeouts
+	// Strategy names one of budget.Strategies; "": p99prop.
+	Strategy string
+	// Percentile is used instead of the P99 as weight and for verdicts; the
+	// zero Level: P99.
+	Percentile quantile.Level
+	// Quantum rounds budgets down; 0: by the size of the budget.
+	Quantum time.Duration
+
+	Top           int  // endpoints in detail; 0: DefaultTop
+	MaxHops       int  // hops of one endpoint; 0: profile.DefaultMaxHops
+	Sample        int  // whole requests kept for replay; 0: profile.DefaultSample
+	MaxTraceSpans int  // spans of one trace; 0: trace.DefaultMaxTraceSpans
+	Steps         bool // show same-service leaves
+	Unweighted    bool // ignore `ot=th` sampling thresholds
+}
+
+// EndpointBudget is the promise of the endpoints that match.
+type EndpointBudget struct {
+	Endpoint string // glob on "service operation"; "": all
+	Budget   time.Duration
+}
+
+// Amount is a time, or a share of a budget.
+type Amount struct {
+	Time  time.Duration
+	Share float64 // 0 to 1; used where Time is 0
+}
+
+// of resolves the amount against a budget, ns.
+func (a Amount) of(budget int64) float64 {
+	if a.Time != 0 {
+		return float64(a.Time)
+	}
+	return a.Share * float64(budget)
+}
+
+// HopAmount is an Amount for one hop, named by its id ("0.2") or by a glob on
+// "callee operation", on the callee, or on the operation.
+type HopAmount struct {
+	Hop    string
+	Amount Amount
+}
+
+// ParseAmount reads "20ms" or "10%".
+func ParseAmount(s string) (Amount, error) {
+	if number, ok := strings.CutSuffix(s, "%"); ok {
+		share, err := strconv.ParseFloat(number, 64)
+		if err != nil || math.IsNaN(share) || share < 0 || share > 100 {
+			return Amount{}, fmt.Errorf("%q is no share: write a number from 0%% to 100%%", s)
+		}
+		return Amount{Share: share / 100}, nil
+	}
+	d, err := ParseDuration(s)
+	return Amount{Time: d}, err
+}
+
+// ParseDuration reads a positive duration with its unit, such as "800ms".
+func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is no duration: write a number with its unit, such as 800ms or 1.5s", s)
+	case d <= 0:
+		return 0, fmt.Errorf("%q: a duration must be more than 0", s)
+	}
+	return d, nil
+}
+
+// ParseHopAmount reads "hop=20ms" or "hop=5%". The name ends at the last '='.
+func ParseHopAmount(s string) (HopAmount, error) {
+	at := strings.LastIndexByte(s, '=')
+	if at <= 0 {
+		return HopAmount{}, fmt.Errorf("%q: write hop=duration, such as 'inventory Reserve=200ms'", s)
+	}
+	a, err := ParseAmount(s[at+1:])
+	return HopAmount{Hop: s[:at], Amount: a}, err
+}
+
+// ParseEndpointBudget reads "800ms" or "service operation=800ms". The name ends
+// at the last '='.
+func ParseEndpointBudget(s string) (EndpointBudget, error) {
+	at := strings.LastIndexByte(s, '=')
+	if at == 0 {
+		return EndpointBudget{}, fmt.Errorf("%q: the name of the endpoint before '=' is empty", s)
+	}
+	d, err := ParseDuration(s[at+1:])
+	return EndpointBudget{Endpoint: s[:max(at, 0)], Budget: d}, err
+}
+
+// validate checks the parts that do not depend on the input.
+func (c *Config) validate() error {
+	var errs []error
+	for _, b := range c.Budgets {
+		if b.Budget <= 0 {
+			errs = append(errs, fmt.Errorf("budget %v: must be more than 0", b.Budget))
+		}
+	}
+	if _, err := budget.StrategyNamed(c.strategy()); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Quantum < 0 {
+		errs = append(errs, fmt.Errorf("quantum %v: must not be negative", c.Quantum))
+	}
+	for name, n := range map[string]int{"top": c.Top, "max hops": c.MaxHops, "sample": c.Sample, "max trace spans": c.MaxTraceSpans} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("%s %d: must not be negative", name, n))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+func (c *Config) strategy() string {
+	if c.Strategy == "" {
+		return "p99prop"
+	}
+	return c.Strategy
+}
+
+// level is the quantile used as weight and for verdicts.
+func (c *Config) level() quantile.Level {
+	if c.Percentile == (quantile.Level{}) {
+		return quantile.P99
+	}
+	return c.Percentile
+}
+
+// match tells whether text matches a glob in which * stands for any text and ?
+// for one character. Everything else stands for itself.
+func match(glob, text string) bool {
+	g, t := []rune(glob), []rune(text)
+	star, mark := -1, 0 // last *, and how far its text reaches
+	i, j := 0, 0
+	for j < len(t) {
+		switch {
+		case i < len(g) && g[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(g) && (g[i] == '?' || g[i] == t[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	for i < len(g) && g[i] == '*' {
+		i++
+	}
+	return i == len(g)
+}

@@ -1,0 +1,321 @@
+package source
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// block is a run of whole lines or frames of a file.
+type block struct {
+	data []byte
+	line int   // number of the first line, from 1
+	base int64 // offset of the first byte
+	last bool  // the file ends with it
+}
+
+// blockSize is how much is read before a block is cut.
+const blockSize = 1 << 20
+
+// where is the place of the document being read, for notes.
+func (r *reader) where() string {
+	if r.line > 0 {
+		return fmt.Sprintf("%s:%d", r.file, r.line)
+	}
+	return fmt.Sprintf("%s: byte %d", r.file, r.base+r.json.dec.InputOffset())
+}
+
+// syntaxError cuts an error of the JSON decoder to its reason.
+func syntaxError(err error) error {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) && syntax.Err != nil {
+		return syntax.Err
+	}
+	return err
+}
+
+// document reads one JSON value with the reader of the format. A value that has
+// nothing of the format counts as a bad line.
+func (r *reader) document() {
+	r.known, r.alien = false, false
+	kind := r.json.peek()
+	if kind != '{' && kind != '[' && kind != 0 {
+		r.json.skip()
+		r.alien = true
+	} else {
+		r.format(r)
+	}
+	if r.json.err == nil && r.alien && !r.known {
+		r.note(trace.NoteBadLine, nil)
+	}
+}
+
+// readLines reads a block of lines. A line that is broken costs the whole line:
+// nothing of it is kept.
+func (r *reader) readLines(b block) {
+	r.line = b.line - 1
+	for rest := b.data; len(rest) > 0 && r.json.err != errStopped; {
+		line, after, found := bytes.Cut(rest, []byte("\n"))
+		rest = after
+		r.line++
+		if line = bytes.TrimRight(trimStart(line), "\x00"); len(line) == 0 {
+			continue
+		}
+		first, before := len(r.spans), r.notes
+		r.notes, r.holds = trace.Notes{}, 1
+		r.json.resetBytes(line)
+		for r.json.err == nil {
+			r.document()
+		}
+		r.holds = 0
+		switch err := r.json.err; {
+		case err == io.EOF:
+			if len(r.notes.List()) > 0 {
+				before.Merge(r.notes)
+			}
+			r.notes = before
+		default:
+			clear(r.spans[first:])
+			r.spans, r.notes = r.spans[:first], before
+			kind := trace.NoteBadLine
+			if b.last && !found && errors.Is(err, io.ErrUnexpectedEOF) {
+				kind = trace.NoteTruncated
+			}
+			r.setHint(err)
+			r.note(kind, nil)
+		}
+		r.json.err = nil
+		r.flushFull()
+	}
+	r.line = 0
+}
+
+// setHint keeps the first reason why something could not be read.
+func (r *reader) setHint(err error) {
+	if r.hint == "" {
+		r.hint = syntaxError(err).Error()
+	}
+}
+
+// readDocuments reads JSON values one after the other. A syntax error costs the
+// rest of its document: reading goes on at the next line that begins with a
+// bracket.
+func (r *reader) readDocuments(s *stream) {
+	ahead := s.peek(firstLook)
+	start := trimStart(ahead)
+	r.base = int64(len(ahead) - len(start))
+	s.pending = start
+	r.json.resetStream(s)
+	resumed := false // the decoder stands behind a syntax error
+	for {
+		r.holds = 0
+		r.document()
+		switch err := r.json.err; {
+		case err == nil:
+			resumed = false
+			continue
+		case err == io.EOF, errors.Is(err, errStopped):
+			return
+		case s.err != nil && s.err != io.EOF: // the stream's error is reported by who opened it
+			return
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			r.setHint(err)
+			r.note(trace.NoteTruncated, nil)
+			return
+		default:
+			unread := r.json.dec.UnreadBuffer()
+			if next := bytes.TrimLeft(unread, " \t\r\n"); r.json.dec.StackDepth() > 0 || len(next) == 0 ||
+				next[0] != 0 && (!resumed || !closes(next[0])) {
+				r.setHint(err)
+				r.note(trace.NoteBadLine, nil)
+			} // else zeros between documents, or what closes the broken one
+			resumed = true
+			r.base += r.json.dec.InputOffset()
+			s.unread(bytes.Clone(unread))
+			r.base += skipToBracket(s)
+			r.json.resetStream(s)
+		}
+	}
+}
+
+func closes(c byte) bool { return strings.IndexByte(",]}", c) >= 0 }
+
+// skipToBracket moves s to the next bracket at the start of a line, or to the
+// end, and returns how far that is.
+func skipToBracket(s *stream) (skipped int64) {
+	for {
+		ahead := s.peek(1 << 12)
+		if rest := nextStart(ahead); rest != nil {
+			s.pending = rest
+			return skipped + int64(len(ahead)-len(rest))
+		}
+		// The last byte may be the line's end before the bracket.
+		drop := max(len(ahead)-1, 0)
+		skipped += int64(drop)
+		s.pending = ahead[drop:]
+		if s.err != nil {
+			s.pending = nil
+			return skipped + int64(len(ahead)-drop)
+		}
+	}
+}
+
+// readMessage reads one TracesData, one of its ResourceSpans at a time.
+func (r *reader) readMessage(s *stream) {
+	var buf []byte
+	r.json.resetBytes(nil)
+	for r.json.err == nil {
+		head := s.peek(maxVarint + 1)
+		if len(head) == 0 {
+			return
+		}
+		n, size := resourceSpansHeader(head)
+		if n == 0 { // another field: the rest is small enough to be read at once
+			rest, _ := io.ReadAll(s)
+			if err := r.readTracesData(rest); err != nil && (s.err == io.EOF || s.err == nil) {
+				r.noteProto(err)
+			}
+			return
+		}
+		// A length is a claim: memory is taken as the bytes come.
+		var err error
+		if buf, err = readUpTo(s, buf[:0], int64(n)+size); err != nil {
+			_ = r.readTracesData(buf) // what is whole is kept; the cut is noted here
+			if s.err == io.EOF {
+				r.noteProto(io.ErrUnexpectedEOF)
+			}
+			return
+		}
+		if err := r.readTracesData(buf); err != nil {
+			r.noteProto(err)
+		}
+		r.base += int64(len(buf))
+	}
+}
+
+const maxVarint = 10
+
+// resourceSpansHeader returns the length of the tag and length that head begins
+// with, if they are those of a ResourceSpans, and the length they state.
+func resourceSpansHeader(head []byte) (n int, size int64) {
+	if head[0] != 1<<3|2 {
+		return 0, 0
+	}
+	length, n := binary.Uvarint(head[1:])
+	if n <= 0 || length > 1<<40 {
+		return 0, 0
+	}
+	return 1 + n, int64(length)
+}
+
+// readUpTo appends n bytes of src to buf. Short input is io.ErrUnexpectedEOF.
+func readUpTo(src io.Reader, buf []byte, n int64) ([]byte, error) {
+	for n > 0 {
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, max(2*cap(buf), int(min(n, 1<<16)))), buf...)
+		}
+		room := buf[len(buf):cap(buf)]
+		if int64(len(room)) > n {
+			room = room[:n]
+		}
+		k, err := src.Read(room)
+		buf = buf[:len(buf)+k]
+		n -= int64(k)
+		if err != nil && n > 0 {
+			return buf, io.ErrUnexpectedEOF
+		}
+	}
+	return buf, nil
+}
+
+// readFrames reads a block of messages with their lengths before them.
+func (r *reader) readFrames(b block) {
+	r.json.resetBytes(nil)
+	r.base = b.base
+	for rest := b.data; len(rest) > 0 && r.json.err == nil; {
+		var msg []byte
+		short := len(rest) < frameHeader
+		if !short {
+			size := int64(binary.BigEndian.Uint32(rest))
+			rest = rest[frameHeader:]
+			short = size > int64(len(rest))
+			msg = rest[:min(size, int64(len(rest)))]
+			rest = rest[len(msg):]
+		} else {
+			rest = nil
+		}
+		err := r.readTracesData(msg)
+		if short {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			r.noteProto(err)
+		}
+		r.base += int64(frameHeader + len(msg))
+		r.flushFull()
+	}
+}
+
+// blocks cuts a stream into blocks.
+type blocks struct {
+	s     *stream
+	carry []byte
+	line  int
+	base  int64
+	whole func(data []byte) int // length of the whole lines or frames in data
+	done  bool
+}
+
+func newBlocks(s *stream, form shape) *blocks {
+	b := &blocks{s: s, line: 1, whole: wholeLines}
+	if form == frames {
+		b.whole = wholeFrames
+	}
+	return b
+}
+
+// next returns the next block, false at the end of the stream.
+func (b *blocks) next() (block, bool) {
+	if b.done {
+		return block{}, false
+	}
+	buf := append(make([]byte, 0, max(blockSize, 2*len(b.carry))), b.carry...)
+	for {
+		var err error
+		buf, err = readUpTo(b.s, buf, int64(cap(buf)-len(buf)))
+		if err != nil {
+			b.done = true
+			return block{data: buf, line: b.line, base: b.base, last: true}, len(buf) > 0
+		}
+		if n := b.whole(buf); n > 0 {
+			next := block{data: buf[:n:n], line: b.line, base: b.base}
+			b.carry = buf[n:]
+			b.line += bytes.Count(next.data, []byte("\n"))
+			b.base += int64(n)
+			return next, true
+		}
+		// One line or frame is longer than the buffer.
+		buf = append(make([]byte, 0, 2*cap(buf)), buf...)
+	}
+}
+
+func wholeLines(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+
+func wholeFrames(data []byte) int {
+	n := 0
+	for len(data)-n >= frameHeader {
+		size := frameHeader + int64(binary.BigEndian.Uint32(data[n:]))
+		if size > int64(len(data)-n) {
+			break
+		}
+		n += int(size)
+	}
+	return n
+}

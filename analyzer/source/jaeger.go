@@ -1,0 +1,339 @@
+package source
+
+import (
+	"math"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// This file reads Jaeger JSON: the {"data":[...]} of its API and UI, bare traces
+// and arrays of them, and the spans that Jaeger keeps in Elasticsearch, where
+// each has its process inside. Every list may be missing.
+
+// jaegerProcesses are the processes of the trace being read, and which span
+// belongs to which: spans come before and after processes.
+type jaegerProcesses struct {
+	index map[string]int
+	list  []trace.Resource
+	of    []int // process of each waiting span, or noProcess
+}
+
+// noProcess marks a span that has its resource already or names none.
+const noProcess = -1
+
+// process returns the number of the process called id.
+func (p *jaegerProcesses) process(id []byte) int {
+	if i, ok := p.index[string(id)]; ok {
+		return i
+	}
+	if p.index == nil {
+		p.index = make(map[string]int)
+	}
+	i := len(p.list)
+	p.index[string(id)] = i
+	p.list = append(p.list, trace.Resource{})
+	return i
+}
+
+func (p *jaegerProcesses) reset() {
+	clear(p.index)
+	p.list, p.of = p.list[:0], p.of[:0]
+}
+
+// readJaeger reads a trace, a span, or an object or array with such.
+func readJaeger(r *reader) {
+	if r.json.peek() == '[' {
+		r.json.enter('[')
+		for r.json.more() {
+			readJaeger(r)
+		}
+		return
+	}
+	if !r.json.enter('{') {
+		return
+	}
+	p := &r.jaeger
+	waiting, first := false, 0 // spans of this trace, from index first on
+	isSpan, begun := false, false
+	span := jaegerSpan{process: noProcess}
+	for r.json.more() {
+		name := r.json.name()
+		switch string(name) {
+		case "data":
+			r.known = true
+			readJaeger(r)
+			continue
+		case "spans", "processes":
+			r.known = true
+			if !waiting {
+				waiting, first = true, len(r.spans)
+				p.reset()
+				r.holds++
+			}
+			if string(name) == "processes" {
+				r.readProcesses()
+				continue
+			}
+			if r.json.enter('[') {
+				for r.json.more() {
+					r.readJaegerSpan()
+				}
+			}
+			continue
+		case "spanID":
+			r.known, isSpan = true, true
+		}
+		if !begun {
+			begun = true
+			r.begin()
+		}
+		r.jaegerSpanMember(name, &span)
+	}
+	switch {
+	case waiting:
+		r.joinProcesses(first)
+		r.holds--
+		r.flushFull()
+	case isSpan && r.json.err == nil:
+		if r.finishJaegerSpan(&span) && span.res.Service == "" {
+			r.note(trace.NoteNoService, &r.draft) // a lone span has its process inside, or none
+		}
+	}
+}
+
+// joinProcesses gives the waiting spans their services.
+func (r *reader) joinProcesses(first int) {
+	p := &r.jaeger
+	for i, proc := range p.of {
+		s := &r.spans[first+i]
+		if proc != noProcess {
+			s.Desc = r.cache.WithResource(s.Desc, p.list[proc])
+		}
+		if s.Desc.Service == "" {
+			r.notes.AddSpan(trace.NoteNoService, s)
+		}
+	}
+}
+
+// readProcesses reads the object of processes by id.
+func (r *reader) readProcesses() {
+	if !r.json.enter('{') {
+		return
+	}
+	for r.json.more() {
+		i := r.jaeger.process(r.json.name())
+		r.jaeger.list[i] = r.readProcess()
+	}
+}
+
+func (r *reader) readProcess() trace.Resource {
+	r.resAttrs.Reset()
+	if r.json.enter('{') {
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "serviceName":
+				if kind, text := r.json.scalar(); kind == '"' {
+					r.resAttrs.SetString(trace.AttrServiceName, r.cut(text))
+				}
+			case "tags", "tag":
+				r.readTags(&r.resAttrs)
+			default:
+				r.json.skip()
+			}
+		}
+	}
+	return r.resAttrs.Resource(r.cache)
+}
+
+// jaegerSpan is what a span has beside its draft.
+type jaegerSpan struct {
+	process  int // in jaegerProcesses, or noProcess
+	inline   bool
+	res      trace.Resource
+	parentID trace.SpanID // of the old field parentSpanID
+	start    int64        // in the unit of the export
+	duration int64
+}
+
+func (r *reader) readJaegerSpan() {
+	if !r.json.enter('{') {
+		if r.json.err == nil {
+			r.badSpan()
+		}
+		return
+	}
+	r.begin()
+	span := jaegerSpan{process: noProcess}
+	for r.json.more() {
+		r.jaegerSpanMember(r.json.name(), &span)
+	}
+	if r.json.err == nil && r.finishJaegerSpan(&span) {
+		r.jaeger.of = append(r.jaeger.of, span.process)
+	}
+}
+
+func (r *reader) jaegerSpanMember(name []byte, span *jaegerSpan) {
+	d := &r.draft
+	switch string(name) {
+	case "traceID":
+		d.trace = r.readID(d.span.TraceID[:], true)
+	case "spanID":
+		d.id = r.readID(d.span.ID[:], true)
+	case "parentSpanID":
+		d.parent = r.readID(span.parentID[:], true)
+	case "operationName":
+		if kind, text := r.json.scalar(); kind == '"' {
+			r.setName(text)
+		}
+	case "references":
+		r.readReferences(d)
+	case "startTime":
+		span.start, d.start = r.readInteger()
+	case "duration":
+		span.duration, d.duration = r.readInteger()
+	case "tags", "tag":
+		r.readTags(&r.attrs)
+	case "processID":
+		if kind, text := r.json.scalar(); kind == '"' {
+			span.process = r.jaeger.process(text)
+		}
+	case "process":
+		span.res, span.inline = r.readProcess(), true
+	default:
+		r.alien = true
+		r.json.skip()
+	}
+}
+
+// Times are microseconds. Some exports have milliseconds; a time is one of
+// these where it lies in this range: the years 2001 to 2286 in milliseconds,
+// 12 to 116 days after 1970 in microseconds.
+const (
+	minMillis = 1e12
+	maxMillis = 1e13
+)
+
+func (r *reader) finishJaegerSpan(span *jaegerSpan) bool {
+	d := &r.draft
+	unit := int64(1e3)
+	if span.start >= minMillis && span.start < maxMillis {
+		unit = 1e6
+	}
+	d.setScaled(span.start, span.duration, unit)
+	if !span.parentID.IsZero() {
+		// The weakest of the references: what CHILD_OF replaced.
+		d.refs = append(d.refs, ref{trace: d.span.TraceID, span: span.parentID})
+	}
+	for i := range d.refs {
+		if d.refs[i].trace.IsZero() {
+			d.refs[i].trace = d.span.TraceID
+		}
+	}
+	if span.inline {
+		span.process = noProcess
+	}
+	return r.finish(span.res)
+}
+
+// setScaled sets start and duration given in units of unit ns.
+func (d *draft) setScaled(start, duration, unit int64) {
+	limit := math.MaxInt64 / unit
+	if start < 0 || start > limit || duration > limit || duration < -limit ||
+		start*unit > math.MaxInt64-max(0, duration*unit) {
+		d.badTime = true
+		return
+	}
+	d.span.Start, d.span.Duration = start*unit, duration*unit
+}
+
+func (r *reader) readReferences(d *draft) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		var to ref
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "refType":
+				_, text := r.json.scalar()
+				to.follows = string(text) == "FOLLOWS_FROM"
+			case "traceID":
+				r.readID(to.trace[:], true)
+			case "spanID":
+				r.readID(to.span[:], true)
+			default:
+				r.json.skip()
+			}
+		}
+		d.refs = append(d.refs, to)
+	}
+}
+
+// readTags reads tags, a list of key and value or an object.
+func (r *reader) readTags(attrs *trace.Attributes) {
+	switch r.json.peek() {
+	case '{':
+		r.json.enter('{')
+		for r.json.more() {
+			key, wanted := attrs.See(r.json.name())
+			if !wanted {
+				r.json.skip()
+				continue
+			}
+			kind, text := r.json.scalar()
+			r.setTag(attrs, key, kind, text)
+		}
+	case '[':
+		r.json.enter('[')
+		for r.json.more() {
+			r.readTag(attrs)
+		}
+	default:
+		r.json.skip()
+	}
+}
+
+// readTag reads one {"key":...,"value":...}, in any order; the type is what the
+// value says it is.
+func (r *reader) readTag(attrs *trace.Attributes) {
+	if !r.json.enter('{') {
+		return
+	}
+	var (
+		key              trace.AttrKey
+		keyKnown, wanted bool
+		kind             jsontext.Kind
+		held             attrValue
+	)
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "key":
+			_, text := r.json.scalar()
+			key, wanted = attrs.See(text)
+			keyKnown = true
+		case "value":
+			if keyKnown && !wanted {
+				r.json.skip()
+				continue
+			}
+			var text []byte
+			kind, text = r.json.scalar()
+			held = r.hold(byte(kind), text)
+		default:
+			r.json.skip()
+		}
+	}
+	if wanted && kind != 0 {
+		r.setTag(attrs, key, kind, held.text)
+	}
+}
+
+// setTag gives an attribute the value of a tag and counts a bad one.
+func (r *reader) setTag(attrs *trace.Attributes, key trace.AttrKey, kind jsontext.Kind, text []byte) {
+	r.noteAttribute(attrs, setJSON(attrs, key, byte(kind), r.cut(text)))
+}

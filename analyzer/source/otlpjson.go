@@ -1,0 +1,413 @@
+package source
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// This file reads OTLP JSON: TracesData with its fields in camelCase or
+// snake_case and in any order, ids in hex or base64, enums as numbers or names,
+// 64-bit integers as strings or numbers.
+
+// readOTLP reads one document. The envelopes of Tempo and Jaeger v3 hold the
+// same messages and are opened here too, so that a forced --format works for
+// all of them.
+func readOTLP(r *reader) {
+	if !r.json.enter('{') {
+		return
+	}
+	var lone resourceSpans
+	for r.json.more() {
+		switch name := r.json.name(); string(name) {
+		case "resourceSpans", "resource_spans", "batches":
+			r.known = true
+			r.readResourceSpansList()
+		case "trace":
+			r.known = true
+			readTempoTrace(r)
+		case "result":
+			r.known = true
+			readJaegerV3Result(r)
+		case "resource", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans":
+			// The Java SDK logs one ResourceSpans a line.
+			r.known = true
+			r.resourceSpansMember(name, &lone)
+		case "resourceLogs", "resource_logs", "scopeLogs":
+			r.known = true
+			r.hint = "it holds OTLP logs"
+			r.json.skip()
+		case "resourceMetrics", "resource_metrics", "scopeMetrics":
+			r.known = true
+			r.hint = "it holds OTLP metrics"
+			r.json.skip()
+		default:
+			r.alien = true
+			r.json.skip()
+		}
+	}
+	r.endResourceSpans(&lone)
+}
+
+// readResourceSpansList reads an array of ResourceSpans.
+func (r *reader) readResourceSpansList() {
+	if r.json.peek() == '{' {
+		r.readResourceSpans() // one message where a list belongs
+		return
+	}
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		r.readResourceSpans()
+	}
+}
+
+// resourceSpans is what is known of a ResourceSpans while it is read.
+type resourceSpans struct {
+	res     trace.Resource
+	seen    bool // res is known
+	waiting bool // spans wait for res, from index first on
+	first   int
+	spans   bool // there are any
+}
+
+// readResourceSpans reads one ResourceSpans.
+func (r *reader) readResourceSpans() {
+	if !r.json.enter('{') {
+		return
+	}
+	var rs resourceSpans
+	for r.json.more() {
+		r.resourceSpansMember(r.json.name(), &rs)
+	}
+	r.endResourceSpans(&rs)
+}
+
+// resourceSpansMember reads one member of a ResourceSpans. Spans that come
+// before their resource wait for it.
+func (r *reader) resourceSpansMember(name []byte, rs *resourceSpans) {
+	switch string(name) {
+	case "resource":
+		r.setResource(rs, r.readResource())
+	case "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans":
+		r.awaitResource(rs)
+		r.readScopeSpansList(rs)
+	default:
+		r.json.skip()
+	}
+}
+
+// awaitResource makes the next spans wait if their resource is not known yet.
+func (r *reader) awaitResource(rs *resourceSpans) {
+	if !rs.seen && !rs.waiting {
+		rs.waiting, rs.first = true, len(r.spans)
+		r.holds++
+	}
+}
+
+// setResource is called with the resource of rs, before or after its spans.
+func (r *reader) setResource(rs *resourceSpans, res trace.Resource) {
+	rs.res, rs.seen = res, true
+	if !rs.waiting {
+		return
+	}
+	for i := rs.first; i < len(r.spans); i++ {
+		r.spans[i].Desc = r.cache.WithResource(r.spans[i].Desc, res)
+	}
+	rs.waiting = false
+	r.holds--
+	r.flushFull()
+}
+
+// endResourceSpans is called after the last member of rs.
+func (r *reader) endResourceSpans(rs *resourceSpans) {
+	if rs.spans && rs.res.Service == "" {
+		example := ""
+		if n := len(r.spans); n > 0 {
+			example = r.spans[n-1].TraceID.String()
+		}
+		r.notes.Add(trace.NoteNoService, 1, example, r.where())
+	}
+	if rs.waiting {
+		r.holds--
+		r.flushFull()
+	}
+}
+
+func (r *reader) readResource() trace.Resource {
+	r.resAttrs.Reset()
+	if r.json.enter('{') {
+		for r.json.more() {
+			if string(r.json.name()) == "attributes" {
+				r.readAttributes(&r.resAttrs)
+			} else {
+				r.json.skip()
+			}
+		}
+	}
+	return r.resAttrs.Resource(r.cache)
+}
+
+func (r *reader) readScopeSpansList(rs *resourceSpans) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		for r.json.more() {
+			if string(r.json.name()) != "spans" {
+				r.json.skip()
+				continue
+			}
+			if !r.json.enter('[') {
+				continue
+			}
+			for r.json.more() {
+				if r.readOTLPSpan(rs.res) {
+					rs.spans = true
+				}
+			}
+		}
+	}
+}
+
+// readOTLPSpan reads one span and tells whether it was usable.
+func (r *reader) readOTLPSpan(res trace.Resource) bool {
+	if !r.json.enter('{') {
+		if r.json.err == nil {
+			r.badSpan()
+		}
+		return false
+	}
+	d := r.begin()
+	var start, end int64
+	var startState, endState timeState
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "traceId", "trace_id":
+			d.trace = r.readID(d.span.TraceID[:], false)
+		case "spanId", "span_id":
+			d.id = r.readID(d.span.ID[:], false)
+		case "parentSpanId", "parent_span_id":
+			d.parent = r.readID(d.span.Parent[:], false)
+		case "name":
+			if kind, text := r.json.scalar(); kind == '"' {
+				r.setName(text)
+			}
+		case "kind":
+			r.readKind(d)
+		case "startTimeUnixNano", "start_time_unix_nano":
+			start, startState = r.readInteger()
+		case "endTimeUnixNano", "end_time_unix_nano":
+			end, endState = r.readInteger()
+		case "attributes":
+			r.readAttributes(&r.attrs)
+		case "links":
+			r.readLinks(d)
+		case "status":
+			r.readStatus(d)
+		case "traceState", "trace_state":
+			if kind, text := r.json.scalar(); kind == '"' {
+				d.note(r.attrs.SetString(trace.AttrTraceState, text))
+			}
+		default:
+			r.json.skip()
+		}
+	}
+	if r.json.err != nil {
+		return false
+	}
+	d.setTimes(start, startState, end, endState)
+	return r.finish(res)
+}
+
+// setTimes sets start and duration from two Unix times in ns. OTLP has no other
+// way to leave a time out than zero.
+func (d *draft) setTimes(start int64, startState timeState, end int64, endState timeState) {
+	if startState == timeOK && start == 0 {
+		startState = timeMissing
+	}
+	if endState == timeOK && end == 0 {
+		endState = timeMissing
+	}
+	if start < 0 {
+		startState = timeBad
+	}
+	if end < 0 {
+		endState = timeBad
+	}
+	d.start, d.duration = startState, endState
+	d.span.Start, d.span.Duration = start, end-start
+	if startState == timeMissing {
+		d.span.Start = end // the only time there is
+	}
+}
+
+func (r *reader) readKind(d *draft) {
+	kind, text := r.json.scalar()
+	if kind == 'n' {
+		return
+	}
+	k, ok := trace.ParseKind(text)
+	if !ok {
+		d.note(trace.NoteBadKind)
+	}
+	d.span.Kind = k
+}
+
+func (r *reader) readStatus(d *draft) {
+	if !r.json.enter('{') {
+		return
+	}
+	for r.json.more() {
+		if string(r.json.name()) != "code" {
+			r.json.skip()
+			continue
+		}
+		_, text := r.json.scalar()
+		switch string(text) {
+		case "2", "STATUS_CODE_ERROR", "ERROR", "Error", "error":
+			r.attrs.SetStatus(true)
+		}
+	}
+}
+
+func (r *reader) readLinks(d *draft) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		link := ref{follows: true}
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "traceId", "trace_id":
+				r.readID(link.trace[:], false)
+			case "spanId", "span_id":
+				r.readID(link.span[:], false)
+			default:
+				r.json.skip()
+			}
+		}
+		d.refs = append(d.refs, link)
+	}
+}
+
+// attrValue is a value that is kept until its key is known.
+type attrValue struct {
+	kind byte // of JSON; 0: none
+	bad  bool
+	text []byte
+	num  float64
+}
+
+// readAttributes reads an array of KeyValue, key and value in any order.
+func (r *reader) readAttributes(attrs *trace.Attributes) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		var (
+			key              trace.AttrKey
+			keyKnown, wanted bool
+			value            attrValue
+		)
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "key":
+				_, text := r.json.scalar()
+				key, wanted = attrs.See(text)
+				keyKnown = true
+			case "value":
+				if keyKnown && !wanted {
+					r.json.skip()
+				} else {
+					value = r.readAnyValue()
+				}
+			default:
+				r.json.skip()
+			}
+		}
+		if wanted {
+			r.noteAttribute(attrs, value.set(attrs, key))
+		}
+	}
+}
+
+// set gives the value to an attribute and returns the note to count.
+func (v *attrValue) set(attrs *trace.Attributes, key trace.AttrKey) trace.NoteKind {
+	switch {
+	case v.bad:
+		return trace.NoteBadAttribute
+	case v.kind == 'd':
+		return attrs.SetFloat(key, v.num)
+	case v.kind != 0:
+		return setJSON(attrs, key, v.kind, v.text)
+	}
+	return ""
+}
+
+// readAnyValue reads an AnyValue; arrays, maps and bytes give none.
+func (r *reader) readAnyValue() (v attrValue) {
+	if !r.json.enter('{') {
+		return v
+	}
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "stringValue", "string_value":
+			kind, text := r.json.scalar()
+			v = r.hold('"', text)
+			v.bad = kind != '"'
+		case "intValue", "int_value":
+			kind, text := r.json.scalar()
+			v = r.hold('0', text)
+			_, ok := parseInteger(text)
+			v.bad = !ok || kind != '"' && kind != '0'
+		case "doubleValue", "double_value":
+			_, text := r.json.scalar()
+			f, ok := parseFloat(text)
+			v = attrValue{kind: 'd', num: f, bad: !ok}
+		case "boolValue", "bool_value":
+			kind, text := r.json.scalar()
+			v = attrValue{kind: 'f', bad: string(text) != "true" && string(text) != "false" || kind == 0}
+			if string(text) == "true" {
+				v.kind = 't'
+			}
+		default:
+			r.json.skip()
+		}
+	}
+	return v
+}
+
+// hold keeps a text over the next reads.
+func (r *reader) hold(kind byte, text []byte) attrValue {
+	r.held = append(r.held[:0], r.cut(text)...)
+	return attrValue{kind: kind, text: r.held}
+}
+
+// parseFloat reads a number, and the names that protobuf JSON has for those
+// that are none; the attribute decides what they are worth.
+func parseFloat(text []byte) (float64, bool) {
+	switch string(text) {
+	case "NaN":
+		return math.NaN(), true
+	case "Infinity":
+		return math.Inf(1), true
+	case "-Infinity":
+		return math.Inf(-1), true
+	case "", "null":
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	return f, err == nil
+}

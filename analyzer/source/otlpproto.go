@@ -1,0 +1,332 @@
+package source
+
+import (
+	"errors"
+	"io"
+	"math"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// This file reads OTLP protobuf by walking the wire format: a TracesData, alone
+// or many behind big-endian lengths of 32 bits each, as the Collector's file
+// exporter writes them. Fields are taken in any order: the Collector writes
+// them with descending numbers, so values come before keys and spans before
+// their resource.
+//
+// Field numbers are those of opentelemetry/proto/trace/v1/trace.proto.
+
+// errBadProto is what a message that cannot be walked to its end gives.
+var errBadProto = errors.New("not a valid protobuf message")
+
+// field is one field of a message: the value of a length-delimited one in
+// bytes, of all others in num.
+type field struct {
+	num   protowire.Number
+	typ   protowire.Type
+	bytes []byte
+	value uint64
+}
+
+// nextField takes the first field off msg.
+func nextField(msg []byte) (f field, rest []byte, err error) {
+	num, typ, n := protowire.ConsumeTag(msg)
+	if n < 0 {
+		return f, nil, protoError(n)
+	}
+	f.num, f.typ = num, typ
+	msg = msg[n:]
+	switch typ {
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(msg)
+	case protowire.VarintType:
+		f.value, n = protowire.ConsumeVarint(msg)
+	case protowire.Fixed64Type:
+		f.value, n = protowire.ConsumeFixed64(msg)
+	case protowire.Fixed32Type:
+		var v uint32
+		v, n = protowire.ConsumeFixed32(msg)
+		f.value = uint64(v)
+	default:
+		n = protowire.ConsumeFieldValue(num, typ, msg)
+	}
+	if n < 0 {
+		return f, nil, protoError(n)
+	}
+	return f, msg[n:], nil
+}
+
+// protoError keeps apart what ends too early and what is wrong.
+func protoError(n int) error {
+	if errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return errBadProto
+}
+
+// cutField returns the whole part of a length-delimited field whose message
+// ends inside it, nil if msg is something else.
+func cutField(msg []byte, num protowire.Number) []byte {
+	got, typ, n := protowire.ConsumeTag(msg)
+	if n < 0 || got != num || typ != protowire.BytesType {
+		return nil
+	}
+	msg = msg[n:]
+	if _, n = protowire.ConsumeVarint(msg); n < 0 {
+		return nil
+	}
+	return msg[n:]
+}
+
+// readTracesData reads a TracesData in memory. Spans before an error are kept.
+func (r *reader) readTracesData(msg []byte) error {
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			if cut := cutField(msg, 1); cut != nil {
+				_ = r.readResourceSpansProto(cut) // it fails as well; err says so
+			}
+			return err
+		}
+		msg = rest
+		if f.num == 1 && f.typ == protowire.BytesType {
+			if err := r.readResourceSpansProto(f.bytes); err != nil {
+				r.noteProto(err)
+			}
+		}
+	}
+	return nil
+}
+
+// noteProto counts a message that could not be read to its end.
+func (r *reader) noteProto(err error) {
+	kind := trace.NoteBadLine
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		kind = trace.NoteTruncated
+	}
+	if r.hint == "" {
+		r.hint = err.Error()
+	}
+	r.note(kind, nil)
+}
+
+// readResourceSpansProto reads a ResourceSpans.
+func (r *reader) readResourceSpansProto(msg []byte) error {
+	var rs resourceSpans
+	err := r.walkResourceSpans(msg, &rs)
+	r.endResourceSpans(&rs)
+	return err
+}
+
+func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
+	for len(msg) > 0 && r.json.err == nil {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			if cut := cutField(msg, 2); cut != nil {
+				r.awaitResource(rs)
+				_ = r.walkScopeSpans(cut, rs)
+			}
+			return err
+		}
+		msg = rest
+		if f.typ != protowire.BytesType {
+			continue
+		}
+		switch f.num {
+		case 1:
+			r.resAttrs.Reset()
+			if err := r.walkAttributes(f.bytes, 1, &r.resAttrs); err != nil {
+				r.note(trace.NoteBadAttribute, nil)
+			}
+			r.setResource(rs, r.resAttrs.Resource(r.cache))
+		case 2, 1000: // scope_spans; instrumentation_library_spans before OTLP 0.15
+			r.awaitResource(rs)
+			if err := r.walkScopeSpans(f.bytes, rs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans) error {
+	for len(msg) > 0 && r.json.err == nil {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			return err
+		}
+		msg = rest
+		if f.num == 2 && f.typ == protowire.BytesType && r.readSpanProto(f.bytes, rs.res) {
+			rs.spans = true
+		}
+	}
+	return nil
+}
+
+// readSpanProto reads one Span and tells whether it was usable.
+func (r *reader) readSpanProto(msg []byte, res trace.Resource) bool {
+	d := r.begin()
+	var start, end uint64
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			r.note(trace.NoteBadSpan, d)
+			return false
+		}
+		msg = rest
+		switch {
+		case f.num == 1 && f.typ == protowire.BytesType:
+			d.span.TraceID = trace.TraceID{}
+			d.trace = idFromBytes(d.span.TraceID[:], f.bytes)
+		case f.num == 2 && f.typ == protowire.BytesType:
+			d.span.ID = trace.SpanID{}
+			d.id = idFromBytes(d.span.ID[:], f.bytes)
+		case f.num == 3 && f.typ == protowire.BytesType:
+			d.note(r.attrs.SetString(trace.AttrTraceState, f.bytes))
+		case f.num == 4 && f.typ == protowire.BytesType:
+			d.span.Parent = trace.SpanID{}
+			d.parent = idFromBytes(d.span.Parent[:], f.bytes)
+		case f.num == 5 && f.typ == protowire.BytesType:
+			r.setName(r.validText(f.bytes))
+		case f.num == 6 && f.typ == protowire.VarintType:
+			d.span.Kind = trace.KindUnspecified
+			if f.value > uint64(trace.KindConsumer) {
+				d.note(trace.NoteBadKind)
+			} else {
+				d.span.Kind = trace.Kind(f.value)
+			}
+		case f.num == 7 && f.typ == protowire.Fixed64Type:
+			start = f.value
+		case f.num == 8 && f.typ == protowire.Fixed64Type:
+			end = f.value
+		case f.num == 9 && f.typ == protowire.BytesType:
+			if err := r.readKeyValue(f.bytes, &r.attrs); err != nil {
+				d.note(trace.NoteBadAttribute)
+			}
+		case f.num == 13 && f.typ == protowire.BytesType:
+			if link, ok := readLinkProto(f.bytes); ok {
+				d.refs = append(d.refs, link)
+			}
+		case f.num == 15 && f.typ == protowire.BytesType:
+			r.attrs.SetStatus(statusIsError(f.bytes))
+		}
+	}
+	startState, endState := timeOK, timeOK
+	if start > math.MaxInt64 {
+		startState = timeBad
+	}
+	if end > math.MaxInt64 {
+		endState = timeBad
+	}
+	d.setTimes(int64(start&math.MaxInt64), startState, int64(end&math.MaxInt64), endState)
+	return r.finish(res)
+}
+
+func readLinkProto(msg []byte) (link ref, ok bool) {
+	link.follows = true
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			return link, false
+		}
+		msg = rest
+		switch {
+		case f.num == 1 && f.typ == protowire.BytesType:
+			idFromBytes(link.trace[:], f.bytes)
+		case f.num == 2 && f.typ == protowire.BytesType:
+			idFromBytes(link.span[:], f.bytes)
+		}
+	}
+	return link, true
+}
+
+func statusIsError(msg []byte) bool {
+	isError := false
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			break
+		}
+		msg = rest
+		if f.num == 3 && f.typ == protowire.VarintType {
+			isError = f.value == 2
+		}
+	}
+	return isError
+}
+
+// walkAttributes reads the KeyValues in the fields num of msg.
+func (r *reader) walkAttributes(msg []byte, num protowire.Number, attrs *trace.Attributes) error {
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			return err
+		}
+		msg = rest
+		if f.num == num && f.typ == protowire.BytesType {
+			if err := r.readKeyValue(f.bytes, attrs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readKeyValue reads one KeyValue; its fields are looked at when both are known.
+func (r *reader) readKeyValue(msg []byte, attrs *trace.Attributes) error {
+	var name, value []byte
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			return err
+		}
+		msg = rest
+		switch {
+		case f.num == 1 && f.typ == protowire.BytesType:
+			name = f.bytes
+		case f.num == 2 && f.typ == protowire.BytesType:
+			value = f.bytes
+		}
+	}
+	key, wanted := attrs.See(name)
+	if !wanted {
+		return nil
+	}
+	for len(value) > 0 {
+		f, rest, err := nextField(value)
+		if err != nil {
+			return err
+		}
+		value = rest
+		switch {
+		case f.num == 1 && f.typ == protowire.BytesType:
+			r.noteAttribute(attrs, attrs.SetString(key, r.cut(r.validText(f.bytes))))
+		case f.num == 2 && f.typ == protowire.VarintType:
+			r.noteAttribute(attrs, attrs.SetBool(key, f.value != 0))
+		case f.num == 3 && f.typ == protowire.VarintType:
+			r.noteAttribute(attrs, attrs.SetInt(key, int64(f.value)))
+		case f.num == 4 && f.typ == protowire.Fixed64Type:
+			r.noteAttribute(attrs, attrs.SetFloat(key, math.Float64frombits(f.value)))
+		}
+	}
+	return nil
+}
+
+// validText replaces what is no UTF-8.
+func (r *reader) validText(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	r.json.badUTF8++
+	held := r.held[:0]
+	for len(text) > 0 {
+		c, n := utf8.DecodeRune(text) // RuneError for a bad byte
+		held = utf8.AppendRune(held, c)
+		text = text[n:]
+	}
+	r.held = held
+	return held
+}

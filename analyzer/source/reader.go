@@ -1,0 +1,286 @@
+package source
+
+import (
+	"unicode/utf8"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// batchSpans is how many spans a batch holds at most, unless more have to wait
+// for something that comes after them in their file.
+const batchSpans = 4096
+
+// minRoom is the capacity of the first batch: small files are many.
+const minRoom = 64
+
+// reader turns what one worker is given into spans. It is reused from task to
+// task, so that reading allocates little beside the spans.
+type reader struct {
+	opts     Options
+	json     *jsonReader
+	cache    *trace.Cache
+	attrs    trace.Attributes // of the span being read
+	resAttrs trace.Attributes // of the resource being read
+	held     []byte           // an attribute value that came before its key
+	draft    draft
+	jaeger   jaegerProcesses
+	zipkin   zipkinParts
+
+	spans []trace.Span
+	room  int // capacity to begin a batch with
+	notes trace.Notes
+	holds int // while positive the spans wait: something about them is open
+	emit  func(result) bool
+
+	format func(*reader) // reads one document
+	known  bool          // the document has a member of the format
+	alien  bool          // the document has a member that is none
+	hint   string        // why there may be no spans; for the error of the file
+
+	file string
+	line int   // of the document, from 1; 0 if the place is given in bytes
+	base int64 // offset of what the JSON reader was reset to
+}
+
+func newReader(opts Options, in *trace.Interner) *reader {
+	return &reader{opts: opts, json: newJSONReader(opts.MaxDepth), cache: in.NewCache(), room: minRoom}
+}
+
+// timeState is what became of a time.
+type timeState uint8
+
+const (
+	timeMissing timeState = iota
+	timeOK
+	timeBad
+)
+
+// draft is a span while it is read. Formats fill it and call finish.
+type draft struct {
+	span            trace.Span
+	trace, id       idState
+	parent          idState
+	start, duration timeState
+	badTime         bool
+	refs            []ref
+	notes           []trace.NoteKind // to count when the ids are known
+}
+
+// ref is a reference of a span to another one.
+type ref struct {
+	trace   trace.TraceID
+	span    trace.SpanID
+	follows bool // the other span does not wait for this one
+}
+
+// begin clears the draft for the next span.
+func (r *reader) begin() *draft {
+	r.attrs.Reset()
+	r.draft = draft{refs: r.draft.refs[:0], notes: r.draft.notes[:0]}
+	return &r.draft
+}
+
+// note counts something about the draft unless kind is empty.
+func (d *draft) note(kind trace.NoteKind) {
+	if kind != "" {
+		d.notes = append(d.notes, kind)
+	}
+}
+
+// finish adds the draft to the batch if its ids and times are usable.
+func (r *reader) finish(res trace.Resource) bool {
+	d := &r.draft
+	s := &d.span
+	d.resolveParent()
+	if d.trace == idDoubleDecoded || d.id == idDoubleDecoded {
+		d.note(trace.NoteDoubleDecodedID)
+	}
+	if d.parent == idBad {
+		d.note(trace.NoteBadParent)
+	}
+	usable := false
+	switch {
+	case d.trace == idBad || d.id == idBad:
+		d.note(trace.NoteBadSpan)
+	case d.trace == idEmpty || d.id == idEmpty:
+		d.note(trace.NoteEmptyID)
+	case d.badTime || d.start == timeBad || d.duration == timeBad:
+		d.note(trace.NoteBadSpan)
+	default:
+		usable = true
+		if d.start == timeMissing || d.duration == timeMissing {
+			s.Flags |= trace.FlagUnmeasured
+			s.Duration = 0
+			d.note(trace.NoteNoTime)
+		}
+	}
+	if n := r.json.badUTF8; n > 0 {
+		r.json.badUTF8 = 0
+		d.note(trace.NoteInvalidUTF8)
+	}
+	for _, kind := range d.notes {
+		r.note(kind, d)
+	}
+	if !usable {
+		return false
+	}
+	r.attrs.Describe(s, res, r.cache)
+	if r.spans == nil {
+		r.spans = make([]trace.Span, 0, r.room)
+	}
+	r.spans = append(r.spans, *s)
+	r.flushFull()
+	return true
+}
+
+// resolveParent chooses the parent among the references.
+//
+// A parent that is given stays; a link to the same span says that it does not
+// wait. Without one, the first reference in the same trace that waits is the
+// parent, else the first one that does not. A reference to another trace or to
+// the span itself is no parent.
+func (d *draft) resolveParent() {
+	s := &d.span
+	if !s.Parent.IsZero() {
+		for _, ref := range d.refs {
+			if ref.follows && ref.span == s.Parent && sameTrace(ref.trace, s.TraceID) {
+				s.Flags |= trace.FlagFollowsFrom
+			}
+		}
+		return
+	}
+	for _, ref := range d.refs {
+		if ref.span.IsZero() || ref.span == s.ID || !sameTrace(ref.trace, s.TraceID) {
+			continue
+		}
+		if !ref.follows {
+			s.Parent = ref.span
+			s.Flags &^= trace.FlagFollowsFrom
+			return
+		}
+		if s.Parent.IsZero() {
+			s.Parent = ref.span
+			s.Flags |= trace.FlagFollowsFrom
+		}
+	}
+}
+
+// note counts kind with the ids of d, as far as they are known, as example.
+func (r *reader) note(kind trace.NoteKind, d *draft) {
+	example := ""
+	if d != nil && !d.span.TraceID.IsZero() {
+		example = d.span.TraceID.String()
+		if !d.span.ID.IsZero() {
+			example += "/" + d.span.ID.String()
+		}
+	}
+	r.notes.Add(kind, 1, example, r.where())
+}
+
+// noteAttribute counts what was wrong with an attribute, if anything: at once
+// for a resource, with the span for a span.
+func (r *reader) noteAttribute(attrs *trace.Attributes, kind trace.NoteKind) {
+	switch {
+	case kind == "":
+	case attrs == &r.attrs:
+		r.draft.note(kind)
+	default:
+		r.note(kind, nil)
+	}
+}
+
+// flushFull hands out the batch when it is full and nothing about it is open.
+func (r *reader) flushFull() {
+	if len(r.spans) >= batchSpans && r.holds == 0 {
+		r.flush()
+	}
+}
+
+// flush hands out what there is.
+func (r *reader) flush() {
+	if len(r.spans) == 0 && len(r.notes.List()) == 0 {
+		return
+	}
+	// The next batch is most likely as long; batches that fit need no copying.
+	r.room = max(minRoom, min(len(r.spans)+len(r.spans)/8, batchSpans))
+	ok := r.emit(result{spans: r.spans, notes: r.notes})
+	r.spans, r.notes = nil, trace.Notes{}
+	if !ok {
+		r.json.err = errStopped
+	}
+}
+
+// cut shortens a text to the limit, at the start of a character.
+func (r *reader) cut(text []byte) []byte {
+	if len(text) <= r.opts.MaxString {
+		return text
+	}
+	r.note(trace.NoteLongText, nil)
+	n := r.opts.MaxString
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// setName gives the draft its span name.
+func (r *reader) setName(name []byte) {
+	r.attrs.SetString(trace.AttrSpanName, r.cut(name))
+}
+
+// badSpan counts a span that was no span at all, such as a number in its place.
+func (r *reader) badSpan() {
+	r.note(trace.NoteBadSpan, nil)
+}
+
+// The readers below take one JSON value each. A value of the wrong type counts
+// as a bad one, null as a missing one.
+
+// readID reads an id into dst; opaque is that of parseID.
+func (r *reader) readID(dst []byte, opaque bool) idState {
+	clear(dst)
+	switch kind, text := r.json.scalar(); kind {
+	case '"':
+		return parseID(dst, text, opaque)
+	case 'n':
+		return idEmpty
+	}
+	return idBad
+}
+
+// readInteger reads a number, bare or as a string.
+func (r *reader) readInteger() (int64, timeState) {
+	switch kind, text := r.json.scalar(); kind {
+	case '"', '0':
+		if len(text) == 0 {
+			return 0, timeMissing
+		}
+		if n, ok := parseInteger(text); ok {
+			return n, timeOK
+		}
+		return 0, timeBad
+	case 'n':
+		return 0, timeMissing
+	}
+	return 0, timeBad
+}
+
+// setJSON gives an attribute a JSON scalar. It returns the note to count.
+func setJSON(attrs *trace.Attributes, key trace.AttrKey, kind byte, text []byte) trace.NoteKind {
+	switch kind {
+	case '"':
+		return attrs.SetString(key, text)
+	case 't', 'f':
+		return attrs.SetBool(key, kind == 't')
+	case '0':
+		if n, ok := parseInteger(text); ok {
+			return attrs.SetInt(key, n)
+		}
+		if f, ok := parseFloat(text); ok {
+			return attrs.SetFloat(key, f)
+		}
+	case 'n':
+		return ""
+	}
+	return trace.NoteBadAttribute
+}

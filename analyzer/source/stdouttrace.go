@@ -1,0 +1,199 @@
+package source
+
+import (
+	"time"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// This file reads what the stdouttrace exporter of the Go SDK prints: one
+// object a span, pretty or compact, one after the other.
+
+// readStdouttrace reads a span or an array of spans.
+func readStdouttrace(r *reader) {
+	if r.json.peek() == '[' {
+		r.json.enter('[')
+		for r.json.more() {
+			readStdouttrace(r)
+		}
+		return
+	}
+	if !r.json.enter('{') {
+		if r.json.err == nil {
+			r.badSpan()
+		}
+		return
+	}
+	d := r.begin()
+	var (
+		start, end           int64
+		startState, endState timeState
+		res                  trace.Resource
+		isSpan               bool
+	)
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "Name":
+			if kind, text := r.json.scalar(); kind == '"' {
+				r.setName(text)
+			}
+		case "SpanContext":
+			isSpan = true
+			d.span.TraceID, d.trace, d.span.ID, d.id = r.readSpanContext(true)
+		case "Parent":
+			_, _, d.span.Parent, d.parent = r.readSpanContext(false)
+		case "SpanKind":
+			r.readKind(d)
+		case "StartTime":
+			start, startState = r.readRFC3339()
+		case "EndTime":
+			end, endState = r.readRFC3339()
+		case "Attributes":
+			r.readStdoutAttributes(&r.attrs)
+		case "Links":
+			r.readStdoutLinks(d)
+		case "Status":
+			r.readStdoutStatus()
+		case "Resource":
+			r.resAttrs.Reset()
+			r.readStdoutAttributes(&r.resAttrs)
+			res = r.resAttrs.Resource(r.cache)
+		default:
+			r.alien = true
+			r.json.skip()
+		}
+	}
+	if !isSpan || r.json.err != nil {
+		return
+	}
+	r.known = true
+	d.setTimes(start, startState, end, endState)
+	if r.finish(res) && res.Service == "" {
+		r.note(trace.NoteNoService, d)
+	}
+}
+
+// readSpanContext reads a SpanContext; own tells that it is the span's.
+func (r *reader) readSpanContext(own bool) (tid trace.TraceID, ts idState, sid trace.SpanID, ss idState) {
+	if !r.json.enter('{') {
+		return tid, ts, sid, ss
+	}
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "TraceID":
+			ts = r.readID(tid[:], false)
+		case "SpanID":
+			ss = r.readID(sid[:], false)
+		case "TraceState":
+			if kind, text := r.json.scalar(); kind == '"' && own {
+				r.draft.note(r.attrs.SetString(trace.AttrTraceState, text))
+			}
+		default:
+			r.json.skip()
+		}
+	}
+	return tid, ts, sid, ss
+}
+
+// readRFC3339 reads a time. The zero time of Go, which the exporter prints when
+// it is told to leave times out, is a missing one.
+func (r *reader) readRFC3339() (int64, timeState) {
+	kind, text := r.json.scalar()
+	switch {
+	case kind == 'n', kind == '"' && len(text) == 0:
+		return 0, timeMissing
+	case kind != '"':
+		return 0, timeBad
+	}
+	var t time.Time
+	if t.UnmarshalText(text) != nil {
+		return 0, timeBad
+	}
+	switch year := t.UTC().Year(); {
+	case t.IsZero():
+		return 0, timeMissing
+	case year < 1970 || year > 2261: // beyond, int64 ns overflow
+		return 0, timeBad
+	}
+	return t.UnixNano(), timeOK
+}
+
+func (r *reader) readStdoutStatus() {
+	if !r.json.enter('{') {
+		return
+	}
+	for r.json.more() {
+		if string(r.json.name()) != "Code" {
+			r.json.skip()
+			continue
+		}
+		// "Error" now; 1 in releases that printed the number.
+		_, text := r.json.scalar()
+		r.attrs.SetStatus(string(text) == "Error" || string(text) == "1")
+	}
+}
+
+func (r *reader) readStdoutLinks(d *draft) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		link := ref{follows: true}
+		for r.json.more() {
+			if string(r.json.name()) == "SpanContext" {
+				link.trace, _, link.span, _ = r.readSpanContext(false)
+			} else {
+				r.json.skip()
+			}
+		}
+		d.refs = append(d.refs, link)
+	}
+}
+
+// readStdoutAttributes reads [{"Key":...,"Value":{"Type":...,"Value":...}}].
+func (r *reader) readStdoutAttributes(attrs *trace.Attributes) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if !r.json.enter('{') {
+			continue
+		}
+		var (
+			key              trace.AttrKey
+			keyKnown, wanted bool
+			value            attrValue
+		)
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "Key":
+				_, text := r.json.scalar()
+				key, wanted = attrs.See(text)
+				keyKnown = true
+			case "Value":
+				if keyKnown && !wanted || !r.json.enter('{') {
+					if keyKnown && !wanted {
+						r.json.skip()
+					}
+					continue
+				}
+				for r.json.more() {
+					if string(r.json.name()) == "Value" {
+						kind, text := r.json.scalar()
+						value = r.hold(byte(kind), text)
+					} else {
+						r.json.skip()
+					}
+				}
+			default:
+				r.json.skip()
+			}
+		}
+		if wanted {
+			r.noteAttribute(attrs, value.set(attrs, key))
+		}
+	}
+}

@@ -1,0 +1,608 @@
+package analyzer
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
+)
+
+// Where the budget of an endpoint came from.
+const (
+	sourceFlag      = "flag"
+	sourceObserved  = "observed"
+	sourceSuggested = "suggested"
+)
+
+// looseFrom is how many times its P99 a hop must have to count as loose.
+const looseFrom = 5
+
+// split turns the profiles into endpoints with budgets.
+func (a *analysis) split() error {
+	used := make([]bool, len(a.patterns()))
+	for _, p := range a.profiles {
+		e, err := a.endpoint(p, used)
+		if err != nil {
+			return fmt.Errorf("endpoint %s %s: %w", p.Service, p.Operation, err)
+		}
+		a.report.Endpoints = append(a.report.Endpoints, *e)
+	}
+	for i, pattern := range a.patterns() {
+		if !used[i] {
+			return fmt.Errorf("no hop is named %q; there are %s", pattern, a.hopNames(20))
+		}
+	}
+	return nil
+}
+
+// patterns are the hop names of all flags, in one order.
+func (a *analysis) patterns() []string {
+	var out []string
+	for _, list := range [][]HopAmount{a.config.Floors, a.config.Caps, a.config.Current} {
+		for _, h := range list {
+			out = append(out, h.Hop)
+		}
+	}
+	return out
+}
+
+func (a *analysis) hopNames(most int) string {
+	var names []string
+	for _, e := range a.report.Endpoints {
+		for _, h := range e.Hops {
+			names = append(names, fmt.Sprintf("%s (%s)", h.ID, strings.TrimSpace(h.Callee+" "+h.Operation)))
+		}
+	}
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
+	}
+	return strings.Join(names, ", ")
+}
+
+// find returns the hop that a pattern names, -1 if none. Two are an error.
+func find(hops []Hop, pattern string) (int, error) {
+	var found []int
+	for i := range hops {
+		h := &hops[i]
+		if h.ID == pattern {
+			return i, nil
+		}
+		if match(pattern, strings.TrimSpace(h.Callee+" "+h.Operation)) || match(pattern, h.Callee) ||
+			match(pattern, h.Operation) || match(pattern, h.Label) {
+			found = append(found, i)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return -1, nil
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, f := range found {
+		names[i] = fmt.Sprintf("%s (%s)", hops[f].ID, hops[f].Label)
+	}
+	return -1, fmt.Errorf("%q names %d hops: %s; use the id of one", pattern, len(found), strings.Join(names, ", "))
+}
+
+// resolve maps the amounts to hops. used says which patterns named a hop.
+func resolve(hops []Hop, list []HopAmount, used []bool) (map[int]Amount, error) {
+	out := make(map[int]Amount)
+	for i, want := range list {
+		at, err := find(hops, want.Hop)
+		if err != nil {
+			return nil, err
+		}
+		if at < 0 {
+			continue
+		}
+		used[i] = true
+		if _, twice := out[at]; twice {
+			return nil, fmt.Errorf("%q: hop %s (%s) is named twice", want.Hop, hops[at].ID, hops[at].Label)
+		}
+		out[at] = want.Amount
+	}
+	return out, nil
+}
+
+// endpoint is the split of one endpoint.
+type endpoint struct {
+	*Endpoint
+	p        *profile.Profile
+	config   *Config
+	solution budget.Solution
+	estimate []quantile.Estimate // of each hop at the level of the verdicts
+	now      map[int]Amount
+}
+
+func (a *analysis) endpoint(p *profile.Profile, used []bool) (*Endpoint, error) {
+	e := endpoint{
+		Endpoint: &Endpoint{Service: p.Service, Operation: p.Operation, Traces: p.Requests, Strategy: a.config.strategy()},
+		p:        p, config: &a.config,
+	}
+	e.measure()
+	low := e.budget()
+	e.Quantum = int64(a.config.Quantum)
+	if e.Quantum == 0 {
+		e.Quantum = budget.QuantumFor(e.Budget)
+	}
+	floors, err := resolve(e.Hops, a.config.Floors, used)
+	if err != nil {
+		return nil, fmt.Errorf("--floor %w", err)
+	}
+	used = used[len(a.config.Floors):]
+	caps, err := resolve(e.Hops, a.config.Caps, used)
+	if err != nil {
+		return nil, fmt.Errorf("--cap %w", err)
+	}
+	used = used[len(a.config.Caps):]
+	if e.now, err = resolve(e.Hops, a.config.Current, used); err != nil {
+		return nil, fmt.Errorf("--current %w", err)
+	}
+	options := e.options(floors, caps)
+	strategy, err := budget.StrategyNamed(e.Strategy)
+	if err != nil {
+		return nil, err
+	}
+	problem := budget.NewProblem(p, options)
+	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
+	e.plan(problem)
+	e.today()
+	e.judge()
+	e.moves()
+	e.replay(options, strategy)
+	e.warn(a, low)
+	return e.Endpoint, nil
+}
+
+// options are the user's constraints for the solver.
+func (e *endpoint) options(floors, caps map[int]Amount) budget.Options {
+	o := budget.Options{
+		Percentile: e.config.level(), Quantum: e.Quantum,
+		Reserve: int64(e.config.Reserve.Time), Fraction: e.config.Reserve.Share,
+		Floors: make(map[int]int64), Caps: make(map[int]int64), CapRatios: make(map[int]float64),
+	}
+	for h, f := range floors {
+		o.Floors[h] = int64(f.of(e.Budget))
+	}
+	for h, c := range caps {
+		if c.Time != 0 {
+			o.Caps[h] = int64(c.Time)
+		} else {
+			o.CapRatios[h] = c.Share
+		}
+	}
+	return o
+}
+
+// quantileOf returns the quantile where there is one.
+func quantileOf(d *quantile.Dist, l quantile.Level) Opt[int64] {
+	v, ok := d.At(l)
+	return Opt[int64]{v, ok}
+}
+
+// measure fills in what was seen: it needs no budget.
+func (e *endpoint) measure() {
+	p := e.p
+	doubt := quantile.EstimateOptions{Resolution: p.Resolution, Shrink: p.Shrink}
+	level := e.config.level()
+	if level != quantile.P99 {
+		e.Percentile = Some(100 * level.Float())
+	}
+	e.Hops = make([]Hop, len(p.Hops))
+	e.estimate = make([]quantile.Estimate, len(p.Hops))
+	labels := labels(p.Hops)
+	hottest := 0.0
+	for i := range p.Hops {
+		from := &p.Hops[i]
+		e.estimate[i] = from.Duration.Estimate(level, doubt)
+		p99 := from.Duration.Estimate(quantile.P99, doubt)
+		h := &e.Hops[i]
+		*h = Hop{
+			ID: from.ID, Depth: from.Depth, Caller: from.Caller, Callee: from.Callee, Operation: from.Operation,
+			Label: labels[i], Kind: kindNames[from.Kind], Calls: from.Calls, Presence: from.Presence,
+			MaxAttempts: from.MaxAttempts,
+			P50:         quantileOf(from.Duration, quantile.P50), P90: quantileOf(from.Duration, quantile.P90),
+			P95: quantileOf(from.Duration, quantile.P95), P99: quantileOf(from.Duration, quantile.P99),
+			CensoredRatio: from.Duration.CensoredRatio(),
+			NetP50:        quantileOf(from.Net, quantile.P50),
+			Confidence:    quantile.Grade(e.estimate[i].EffN).String(),
+		}
+		if from.Parent >= 0 {
+			h.Parent = p.Hops[from.Parent].ID
+		}
+		if k, ok := from.Count.At(quantile.P99); ok {
+			h.CallsPerTraceP99 = k
+		}
+		if v, ok := from.Duration.Max(); ok {
+			h.Max = Some(v)
+		}
+		if p99.N > 0 {
+			h.P99Lo = Some(p99.Lo)
+			h.P99Hi = Opt[int64]{p99.Hi, p99.HiKnown}
+		}
+		if level != quantile.P99 {
+			h.PercentileNS = quantileOf(from.Duration, level)
+		}
+		if from.Kind != profile.KindAsync && from.Kind != profile.KindStep {
+			h.SelfP50, h.SelfP99 = quantileOf(from.Self, quantile.P50), quantileOf(from.Self, quantile.P99)
+			h.TailP50 = quantileOf(from.Tail, quantile.P50)
+			h.CriticalPath, h.SlowPath = Some(from.CriticalPath), Some(from.SlowPath)
+			if i > 0 {
+				h.Order = orderNames[from.Order]
+			}
+			if from.CriticalPath > hottest {
+				hottest, e.Hot = from.CriticalPath, from.ID
+			}
+		}
+		for _, before := range from.After {
+			h.After = append(h.After, p.Hops[before].ID)
+		}
+		if from.Skew != 0 {
+			h.Skew = Some(from.Skew)
+		}
+		h.Flags = flags(from)
+	}
+	e.overlaps()
+	root := &e.Hops[0]
+	e.Duration = Quantiles{
+		P50: root.P50, P90: root.P90, P95: root.P95, P99: root.P99, P999: quantileOf(p.Hops[0].Duration, quantile.P999),
+		P99Lo: root.P99Lo, P99Hi: root.P99Hi, Max: root.Max,
+	}
+	e.OrderPairs, e.OrderSure = p.Pairs, p.SurePairs
+	e.Resolution = p.Resolution
+}
+
+var kindNames = map[profile.HopKind]string{
+	profile.KindRoot: HopRoot, profile.KindCall: HopCall, profile.KindStage: HopStage,
+	profile.KindStep: HopStep, profile.KindAsync: HopAsync,
+}
+
+var orderNames = map[profile.Order]string{
+	profile.OrderSure: "sure", profile.OrderUncertain: "uncertain", profile.OrderExclusive: "exclusive",
+}
+
+// flags are single facts of a hop, in alphabetical order.
+func flags(h *profile.Hop) []string {
+	var out []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"failed_calls_left_out", h.Failed > 0},
+		{"hedged", h.Hedged},
+		{"looped", h.Looped},
+		{"optional", h.Optional},
+		{"retried", h.Retried},
+		{"server_side_only", h.ServerOnly},
+	} {
+		if f.set {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+// overlaps marks hops that may run beside a sibling.
+func (e *endpoint) overlaps() {
+	after := func(b, a int) bool { return slices.Contains(e.p.Hops[b].After, a) }
+	for b := range e.p.Hops {
+		for a := range e.p.Hops[:b] {
+			x, y := &e.p.Hops[a], &e.p.Hops[b]
+			planned := func(h *profile.Hop) bool { return h.Kind == profile.KindCall || h.Kind == profile.KindStage }
+			if x.Parent == y.Parent && planned(x) && planned(y) && !after(b, a) {
+				e.Hops[a].Overlaps, e.Hops[b].Overlaps = true, true
+			}
+		}
+	}
+}
+
+// method finds the short name in a full RPC name such as "shop.v1.Cart/Add".
+var method = regexp.MustCompile(`^[\w.$-]+/([\w$-]+)$`)
+
+// labels names the hops for people: callee and operation, an RPC by its method
+// alone where that is unambiguous. Stages and steps need no callee.
+func labels(hops []profile.Hop) []string {
+	full, short := make([]string, len(hops)), make([]string, len(hops))
+	meaning := make(map[string]string) // full name that a short one stands for; "" if several
+	for i := range hops {
+		h := &hops[i]
+		callee := h.Callee
+		if h.Kind == profile.KindStage || h.Kind == profile.KindStep {
+			callee = ""
+		}
+		full[i] = strings.TrimSpace(callee + " " + h.Operation)
+		short[i] = full[i]
+		if m := method.FindStringSubmatch(h.Operation); m != nil {
+			short[i] = strings.TrimSpace(callee + " " + m[1])
+		}
+		if other, ok := meaning[short[i]]; ok && other != full[i] {
+			meaning[short[i]] = ""
+		} else {
+			meaning[short[i]] = full[i]
+		}
+	}
+	for i := range short {
+		if meaning[short[i]] == "" {
+			short[i] = full[i]
+		}
+	}
+	return short
+}
+
+// budget chooses the budget of the endpoint: a flag, what its spans carry, or
+// a suggestion. It returns whether a suggestion rests on few requests.
+func (e *endpoint) budget() (low bool) {
+	name := profile.Endpoint{Service: e.Service, Operation: e.Operation}.String()
+	for _, b := range e.config.Budgets {
+		if b.Endpoint == "" || match(b.Endpoint, name) {
+			e.Budget, e.BudgetSource = int64(b.Budget), sourceFlag
+			break
+		}
+	}
+	root := e.p.Hops[0].Duration
+	switch {
+	case e.Budget > 0:
+	case e.p.Limit > 0:
+		e.Budget, e.BudgetSource = e.p.Limit, sourceObserved
+	default:
+		e.Budget, low = budget.Suggest(root)
+		e.BudgetSource = sourceSuggested
+	}
+	e.DeadlineMissRatio = root.FractionAbove(e.Budget)
+	return low
+}
+
+// plan copies the solution to the hops.
+func (e *endpoint) plan(problem *budget.Problem) {
+	s := &e.solution
+	e.Feasible, e.MinBudget = s.Feasible, int64(s.MinBudget)
+	for _, h := range s.Binding {
+		e.BindingChain = append(e.BindingChain, e.Hops[h].ID)
+	}
+	for i := range e.Hops {
+		h, from := &e.Hops[i], &e.p.Hops[i]
+		if !planned(h) {
+			continue
+		}
+		h.Floor = Some(int64(problem.Hops[i].Floor))
+		if !s.Feasible {
+			continue
+		}
+		share := int64(s.Share[i])
+		h.Share, h.Cap = Some(share), Some(int64(s.Cap[i]))
+		if e.Budget > 0 {
+			h.ShareRatio = Some(s.RawShare[i] / float64(e.Budget))
+		}
+		h.CutRatio = Some(from.Duration.FractionAbove(share))
+		if h.CallsPerTraceP99 > 1 || h.MaxAttempts > 1 {
+			h.AttemptTimeout = Some(e.attemptTimeout(i, share, problem.Hops[i].Floor))
+		}
+	}
+	if s.Feasible {
+		e.Reserve = int64(s.Reserve[0])
+		e.WorstCase = Some(int64(s.WorstCase))
+	}
+}
+
+// planned tells whether a hop gets a budget.
+func planned(h *Hop) bool { return h.Kind == HopRoot || h.Kind == HopCall || h.Kind == HopStage }
+
+// today fills in the timeouts that are configured now: what the user says,
+// else what the CLIENT spans said they had left.
+func (e *endpoint) today() {
+	known := false
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		if amount, ok := e.now[i]; ok {
+			h.Now = Some(int64(amount.of(e.Budget)))
+		} else if v, ok := e.p.Hops[i].DeadlineRemaining.At(quantile.P50); ok && len(e.config.Current) == 0 && v > 0 {
+			h.Now = Some(v)
+		}
+		if h.Now.Known && h.Share.Known {
+			h.Change = Some(h.Share.V - h.Now.V)
+		}
+		known = known || h.Now.Known
+	}
+	if known {
+		if worst := e.longestNow(0); worst > 0 {
+			e.WorstCaseNow = Some(worst)
+		}
+	}
+}
+
+// longestNow returns the longest chain of today's timeouts under a hop. A hop
+// without one takes what its own calls may take.
+func (e *endpoint) longestNow(parent int) int64 {
+	ends := make(map[int]int64) // longest chain that ends with the child
+	longest := int64(0)
+	for i := range e.p.Hops { // siblings that come before have smaller indices
+		if e.p.Hops[i].Parent != parent || !planned(&e.Hops[i]) {
+			continue
+		}
+		own := e.Hops[i].Now.V
+		if !e.Hops[i].Now.Known {
+			own = e.longestNow(i)
+		}
+		before := int64(0)
+		for _, a := range e.p.Hops[i].After {
+			before = max(before, ends[a])
+		}
+		ends[i] = before + own
+		longest = max(longest, ends[i])
+	}
+	return longest
+}
+
+// given is the time that a verdict judges: today's where it is known, else the
+// share.
+func (h *Hop) given() Opt[int64] {
+	if h.Now.Known {
+		return h.Now
+	}
+	return h.Share
+}
+
+// judge gives each hop its verdict, the first that applies.
+func (e *endpoint) judge() {
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		if h.P99.Known && h.P99.V > 0 && h.Share.Known && h.Share.V > 0 {
+			h.Slack = Some(float64(h.Share.V) / float64(h.P99.V))
+			h.UtilizationP99 = Some(float64(h.P99.V) / float64(h.Share.V))
+		}
+		h.Verdict = e.verdict(i)
+	}
+	needed := slices.ContainsFunc(e.Hops, func(h Hop) bool { return h.Verdict == VerdictTight || h.Verdict == VerdictOver })
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		// A share that was only filled up beside a longer sibling takes nothing
+		// from anybody.
+		takes := h.Now.Known || len(e.solution.OnSaturatedChain) > i && e.solution.OnSaturatedChain[i]
+		if h.Verdict == VerdictOK && i > 0 && needed && takes && h.given().V > looseFrom*e.estimate[i].Value {
+			h.Verdict = VerdictLoose
+		}
+	}
+}
+
+func (e *endpoint) verdict(i int) string {
+	h, est := &e.Hops[i], &e.estimate[i]
+	g := h.given()
+	switch {
+	case i == 0 && !e.Feasible:
+		return VerdictInfeasible
+	case i == 0 && e.DeadlineMissRatio > 0:
+		return VerdictMisses
+	case i == 0:
+		return VerdictFits
+	case h.Kind == HopAsync:
+		return VerdictAsync
+	case h.Kind == HopStep:
+		return ""
+	case est.Censored:
+		return VerdictCensored
+	case quantile.Grade(est.EffN) == quantile.Refused:
+		return VerdictFewSamples
+	case !g.Known:
+		return ""
+	case g.V < est.Value:
+		return VerdictOver
+	case !est.HiKnown || g.V < est.Hi:
+		return VerdictTight
+	}
+	return VerdictOK
+}
+
+// moves says what loose hops could give: all over five times their P99, to the
+// hop with the least room that is neither their caller nor their callee.
+func (e *endpoint) moves() {
+	related := func(a, b int) bool {
+		for ; b >= 0; b = e.p.Hops[b].Parent {
+			if a == b {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range e.Hops {
+		from := &e.Hops[i]
+		if from.Verdict != VerdictLoose {
+			continue
+		}
+		best := -1
+		for j := range e.Hops {
+			to := &e.Hops[j]
+			if to.Verdict != VerdictTight && to.Verdict != VerdictOver || related(i, j) || related(j, i) {
+				continue
+			}
+			if best < 0 || e.room(j) < e.room(best) {
+				best = j
+			}
+		}
+		amount := (from.given().V - looseFrom*e.estimate[i].Value) / e.Quantum * e.Quantum
+		if best >= 0 && amount > 0 {
+			e.Moves = append(e.Moves, Move{
+				From: from.ID, To: e.Hops[best].ID, Amount: amount, FromSlack: e.room(i), ToSlack: e.room(best),
+			})
+		}
+	}
+	slices.SortStableFunc(e.Moves, func(a, b Move) int { return cmp.Compare(b.Amount, a.Amount) })
+}
+
+// room is how many times its P99 a hop is given.
+func (e *endpoint) room(i int) float64 {
+	return float64(e.Hops[i].given().V) / float64(max(e.estimate[i].Value, 1))
+}
+
+// replay predicts what the split would have done to the requests that were
+// seen, each judged by a split that other requests made.
+func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
+	if !e.Feasible {
+		return
+	}
+	r := budget.CrossValidate(e.p, o, float64(e.Budget), s)
+	if r.Folds == 0 {
+		return
+	}
+	e.Replay = &Replay{
+		Folds: r.Folds, Traces: r.Requests,
+		BudgetFalseCut: r.BudgetFalseCut, TimeoutFalseCut: r.TimeoutFalseCut,
+	}
+	for _, b := range r.BudgetFor {
+		e.Replay.BudgetForFalseCut = append(e.Replay.BudgetForFalseCut, BudgetFor{
+			Ratio: b.Ratio, Budget: Opt[int64]{int64(b.Budget), b.Known},
+		})
+	}
+}
+
+// warn lists what the reader of the table should know, the gravest first.
+func (e *endpoint) warn(a *analysis, low bool) {
+	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
+	if low {
+		say("the suggested budget rests on %d requests: take it as a first guess", e.Traces)
+	}
+	if e.BudgetSource == sourceObserved && e.p.LimitDisagrees {
+		say("entry spans carry different latency_budget.limit values: the most frequent is used")
+	}
+	if e.Feasible && e.solution.SelfLevel < 90 {
+		say("tight: own time reserved at P%d", e.solution.SelfLevel)
+	}
+	for _, w := range e.solution.Warnings {
+		say("%s: %s", e.Hops[w.Hop].Label, w.Text)
+	}
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		attempts := int64(h.MaxAttempts)
+		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
+			say("%s: %d attempts of %.4g ms are more than its BUDGET; at most %d fit", h.Label, attempts,
+				float64(h.AttemptTimeout.V)/1e6, h.Share.V/max(h.AttemptTimeout.V, 1))
+		}
+	}
+	if name := map[int64]string{1e6: "1 ms", 1e7: "10 ms", 1e9: "1 s"}[e.Resolution]; name != "" {
+		say("coarse clock (%s)", name)
+	}
+	if e.p.Clustered {
+		say("clustered: slow requests come in runs, so %d requests tell as much as %.0f independent ones",
+			e.Traces, float64(e.Traces)*e.p.Shrink)
+	}
+	key := profile.Endpoint{Service: e.Service, Operation: e.Operation}
+	if n := a.rules.Folded(key); n > 0 {
+		say("%d operations over --max-hops are folded into %q", n, profile.OtherOperation)
+	}
+	if n := a.inferred[key]; n != nil && n.without > 0 {
+		e.KindInferredRatio = float64(n.without) / float64(n.spans)
+		say("kind inferred for %.0f %% of spans", max(1, 100*e.KindInferredRatio))
+	}
+	for _, s := range a.rules.Shifts() {
+		if slices.ContainsFunc(e.Hops, func(h Hop) bool {
+			return h.Skew.Known && h.Caller == s.Caller && h.Callee == s.Callee
+		}) {
+			say("%s", s)
+		}
+	}
+}

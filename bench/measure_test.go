@@ -1,0 +1,195 @@
+//go:build unix
+
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/latencybudget/latencybudget/internal/tracegen"
+)
+
+// rounds is how often each of the things that are compared is run.
+const rounds = 5
+
+// run is what one run of something cost.
+type run struct {
+	cpu    time.Duration // user and system time of the process, garbage collection included
+	wall   time.Duration
+	allocs uint64
+}
+
+// interleave runs each of the variants once a round, one after the other, so
+// that whatever else the machine does meets all of them alike. The result is
+// indexed by variant and round.
+func interleave(variants ...func()) [][]run {
+	runs := make([][]run, len(variants))
+	for range rounds {
+		for i, variant := range variants {
+			// One variant must not pay for the garbage of the other.
+			runtime.GC()
+			before := now()
+			variant()
+			after := now()
+			runs[i] = append(runs[i], run{after.cpu - before.cpu, after.wall - before.wall, after.allocs - before.allocs})
+		}
+	}
+	return runs
+}
+
+var started = time.Now()
+
+// now reads the clocks and the number of allocations since the start.
+func now() run {
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // it fails for bad arguments only
+	}
+	return run{time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), time.Since(started), mem.Mallocs}
+}
+
+// figures holds one figure a round.
+type figures []float64
+
+// perRound computes a figure of every round.
+func perRound(figure func(round int) float64) figures {
+	out := make(figures, rounds)
+	for i := range out {
+		out[i] = figure(i)
+	}
+	return out
+}
+
+// cpuRatio returns how much more CPU time a took than b.
+func cpuRatio(a, b []run) figures {
+	return perRound(func(i int) float64 { return float64(a[i].cpu) / float64(b[i].cpu) })
+}
+
+func (f figures) median() float64 {
+	sorted := slices.Sorted(slices.Values(f))
+	return sorted[len(sorted)/2]
+}
+
+// String returns the median with the least and the greatest figure.
+func (f figures) String() string {
+	return fmt.Sprintf("%.3g (%.3g-%.3g)", f.median(), slices.Min(f), slices.Max(f))
+}
+
+// report prints a goal with what was measured and fails where it is missed.
+// unit is also the name of the metric in the output of the benchmark.
+func report(b *testing.B, f figures, unit string, atLeast, atMost float64) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op") // of all rounds together: it says nothing
+	b.ReportMetric(f.median(), unit)
+	goal := fmt.Sprintf("at least %g", atLeast)
+	missed := f.median() < atLeast
+	if atMost > 0 {
+		goal = fmt.Sprintf("at most %g", atMost)
+		missed = f.median() > atMost
+	}
+	if missed {
+		b.Errorf("MISSED: %s %v, want %s", f, unit, goal)
+		return
+	}
+	b.Logf("%s %s, want %s", f, unit, goal)
+}
+
+// input is a generated file.
+type input struct {
+	name  string
+	bytes int64
+	spans int
+}
+
+// The inputs by number of traces; a trace has 15.5 spans on average.
+const (
+	traces30K  = 2_000
+	traces100K = 6_500
+	traces1M   = 65_000
+)
+
+var inputs struct {
+	dir  string // made by the first, removed by TestMain
+	made map[string]input
+}
+
+// generated returns a file with that many traces of [tracegen.Stream]. It is
+// written once and stays in the page cache.
+func generated(b *testing.B, name string, traces int, write func(dst []byte, spans []tracegen.Span) []byte) input {
+	b.Helper()
+	if in, ok := inputs.made[name]; ok {
+		return in
+	}
+	in := create(b, name, func(w io.Writer) (int, error) {
+		return tracegen.Stream(w, tracegen.StreamConfig{Seed: 1, Traces: traces, Append: write})
+	})
+	if inputs.made == nil {
+		inputs.made = make(map[string]input)
+	}
+	inputs.made[name] = in
+	return in
+}
+
+// create writes a file into the temporary folder.
+func create(b *testing.B, name string, write func(io.Writer) (spans int, err error)) input {
+	b.Helper()
+	if inputs.dir == "" {
+		dir, err := os.MkdirTemp("", "latencybudget-bench-")
+		if err != nil {
+			b.Fatal(err)
+		}
+		inputs.dir = dir
+	}
+	in := input{name: filepath.Join(inputs.dir, name)}
+	file, err := os.Create(in.name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	buffer := bufio.NewWriterSize(file, 1<<20)
+	if in.spans, err = write(buffer); err == nil {
+		err = buffer.Flush()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	in.bytes = info.Size()
+	return in
+}
+
+// table lays out rows for the log.
+func table(rows [][]string) string {
+	var width [16]int
+	for _, row := range rows {
+		for i, cell := range row {
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	var out strings.Builder
+	for _, row := range rows {
+		out.WriteByte('\n')
+		for i, cell := range row {
+			if i == 0 {
+				fmt.Fprintf(&out, "%-*s", width[i], cell)
+			} else {
+				fmt.Fprintf(&out, "  %*s", width[i], cell)
+			}
+		}
+	}
+	return out.String()
+}

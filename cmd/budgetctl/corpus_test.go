@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/latencybudget/latencybudget/analyzer"
+)
+
+// corpus returns a file of the real exports, or skips the test.
+func corpus(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("LATENCYBUDGET_CORPUS")
+	if dir == "" {
+		dir = filepath.Join("..", "shared", "traces")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no real traces: set LATENCYBUDGET_CORPUS to their folder (%v)", err)
+	}
+	return path
+}
+
+// reportOf analyses and reads the JSON report back.
+func reportOf(t *testing.T, args ...string) *analyzer.Report {
+	t.Helper()
+	code, stdout, stderr := outcome(t, "", append([]string{"analyze", "-o", "json"}, args...)...)
+	if code != exitOK {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	var r analyzer.Report
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+// TestHotel holds the analysis of 1,000 real requests against figures that
+// were worked out independently: a cell may differ by 2 ms, a rate by half a
+// point, the budget for 1 % of false cuts by 5 %.
+func TestHotel(t *testing.T) {
+	r := reportOf(t, corpus(t, "tw-hotel-load150.jaeger.json"), "--budget", "200ms")
+	if r.Input.Traces != 1000 || r.Input.Spans != 11000 || r.Input.Analysed != 11000 {
+		t.Errorf("read %d traces, %d spans, analysed %d; want 1000, 11000, 11000",
+			r.Input.Traces, r.Input.Spans, r.Input.Analysed)
+	}
+	e := r.Endpoints[0]
+	if e.Duration.P50.V != 34_676_000 || e.Duration.P99.V != 139_115_000 {
+		t.Errorf("P50 %d, P99 %d; want 34676000, 139115000", e.Duration.P50.V, e.Duration.P99.V)
+	}
+	type row struct {
+		label                                string
+		p50, p99, lo, hi, net, budget, share float64
+		timeout, slack, cuts, path, slow     float64
+		verdict                              string
+	}
+	want := []row{
+		{"frontend HTTP GET /hotels", 34.7, 139, 130, 157, -1, 200, 100, 200, 1.4, 0.0, 3, 1, "fits"},
+		{"search Nearby", 16.8, 40.4, 34, 76, 3.1, 49, 25, 121, 1.2, 0.8, 11, 4, "tight"},
+		{"geo Nearby", 3.7, 11.4, 11, 15, 2.9, 13, 7, 34, 1.1, 0.8, 10, 5, "tight"},
+		{"rate GetRates", 8.1, 24.1, 22, 35, 2.8, 28, 14, 72, 1.2, 0.6, 19, 12, "tight"},
+		{"reservation CheckAvailability", 8.8, 107, 94, 124, 3.1, 130, 65, 178, 1.2, 0.3, 45, 72, "ok"},
+		{"profile GetProfiles", 4.3, 15.0, 14, 18, 3.0, 18, 9, 44, 1.2, 0.2, 11, 6, "ok"},
+	}
+	if len(e.Hops) != len(want) {
+		t.Fatalf("%d hops, want %d", len(e.Hops), len(want))
+	}
+	near := func(what string, got, want, within float64) {
+		t.Helper()
+		if math.Abs(got-want) > within {
+			t.Errorf("%s: %.2f, want %.2f", what, got, want)
+		}
+	}
+	const ms = 1e6
+	for i, w := range want {
+		h := e.Hops[i]
+		if h.Label != w.label || h.Calls != 1000 || h.Verdict != w.verdict {
+			t.Errorf("row %d: %s, %d calls, %s; want %s, 1000, %s", i, h.Label, h.Calls, h.Verdict, w.label, w.verdict)
+		}
+		near(w.label+" P50", float64(h.P50.V)/ms, w.p50, 2)
+		near(w.label+" P99", float64(h.P99.V)/ms, w.p99, 2)
+		near(w.label+" P99 low", float64(h.P99Lo.V)/ms, w.lo, 2)
+		near(w.label+" P99 high", float64(h.P99Hi.V)/ms, w.hi, 2)
+		near(w.label+" BUDGET", float64(h.Share.V)/ms, w.budget, 2)
+		near(w.label+" TIMEOUT", float64(h.Cap.V)/ms, w.timeout, 2)
+		near(w.label+" %", 100*h.ShareRatio.V, w.share, 0.5)
+		near(w.label+" SLACK", h.Slack.V, w.slack, 0.1)
+		near(w.label+" CUTS", 100*h.CutRatio.V, w.cuts, 0.5)
+		near(w.label+" PATH", 100*h.CriticalPath.V, w.path, 1)
+		near(w.label+" SLOW", 100*h.SlowPath.V, w.slow, 1)
+		if w.net >= 0 {
+			near(w.label+" NET", float64(h.NetP50.V)/ms, w.net, 2)
+		}
+	}
+	near("miss %", 100*e.DeadlineMissRatio, 0, 0.5)
+	near("false cuts of BUDGET %", 100*e.Replay.BudgetFalseCut, 2.6, 0.5)
+	near("false cuts of TIMEOUT %", 100*e.Replay.TimeoutFalseCut, 0.2, 0.5)
+	near("worst case", float64(e.WorstCase.V)/ms, 343, 4)
+	near("smallest plan", float64(e.MinBudget)/ms, 31, 2)
+	near("budget for 1 %", float64(e.Replay.BudgetForFalseCut[0].Budget.V)/ms, 256, 256*0.05)
+	if e.OrderPairs != 4 || e.OrderSure != 4 {
+		t.Errorf("order sure in %d of %d pairs, want 4 of 4", e.OrderSure, e.OrderPairs)
+	}
+}
+
+// withoutFiles renders a report without what depends on the files' names and
+// split.
+func withoutFiles(t *testing.T, r *analyzer.Report) string {
+	t.Helper()
+	r.Input.Files = nil
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestSameSpansSameReport holds that forms of one set of spans give one report.
+func TestSameSpansSameReport(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"jaegerui-multi-combined.otlp.json", "jaegerui-multi-in.otlp.jsonl"},
+		{"otlp2parquet-traces.otlp.jsonl", "otlp2parquet-traces.otlp.pb"},
+	} {
+		a := withoutFiles(t, reportOf(t, corpus(t, pair[0])))
+		b := withoutFiles(t, reportOf(t, corpus(t, pair[1])))
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("%s and %s differ:\n%s", pair[0], pair[1], diff)
+		}
+	}
+	otlp := reportOf(t, corpus(t, "jaegerui-multi-combined.otlp.json"))
+	jaeger := reportOf(t, corpus(t, "jaegerui-multi-out.jaeger.json"))
+	if got, want := jaeger.Endpoints[0].Duration.Max.V, otlp.Endpoints[0].Duration.Max.V; got/1000 != want/1000 {
+		t.Errorf("Jaeger form: %d ns, OTLP form: %d ns; want equal to the microsecond", got, want)
+	}
+	for i, h := range otlp.Endpoints[0].Hops {
+		if j := jaeger.Endpoints[0].Hops[i]; h.Label != j.Label || h.P50.V-j.P50.V > 1000 || j.P50.V-h.P50.V > 1000 {
+			t.Errorf("hop %s: %d ns, in Jaeger form %s: %d ns", h.Label, h.P50.V, j.Label, j.P50.V)
+		}
+	}
+}
+
+// TestFormatsAgree holds the same for every format that testdata has.
+func TestFormatsAgree(t *testing.T) {
+	files, err := filepath.Glob("testdata/formats/trace.*")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	want := withoutFiles(t, reportOf(t, files[0]))
+	for _, f := range files[1:] {
+		if diff := cmp.Diff(want, withoutFiles(t, reportOf(t, f))); diff != "" {
+			t.Errorf("%s differs from %s:\n%s", f, files[0], diff)
+		}
+	}
+}
+
+// TestOrderAndWorkersDoNotMatter shuffles the lines of a file, spreads them over
+// files, and reads with 1 and 8 workers: the report is the same to the byte.
+func TestOrderAndWorkersDoNotMatter(t *testing.T) {
+	path := corpus(t, "otlp2parquet-traces.otlp.jsonl")
+	sources := []string{path, "testdata/orders/trace.otlp.jsonl"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, name := range sources {
+		if _, err := os.Stat(name); err != nil {
+			t.Fatal(err)
+		}
+		want := withoutFiles(t, reportOf(t, name, "--workers", "1"))
+		if got := withoutFiles(t, reportOf(t, name, "--workers", "8")); got != want {
+			t.Errorf("%s: 8 workers differ from 1:\n%s", name, cmp.Diff(want, got))
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bytes.SplitAfter(text, []byte("\n"))
+		for range 3 {
+			rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+			dir := t.TempDir()
+			parts := [3]bytes.Buffer{}
+			for _, line := range lines {
+				p := &parts[rng.IntN(len(parts))]
+				p.Write(bytes.TrimRight(line, "\n"))
+				p.WriteByte('\n')
+			}
+			for i := range parts {
+				if err := os.WriteFile(filepath.Join(dir, string(rune('a'+i))+".jsonl"), parts[i].Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := withoutFiles(t, reportOf(t, dir)); got != want {
+				t.Errorf("%s: shuffled lines in three files differ:\n%s", name, cmp.Diff(want, got))
+			}
+		}
+	}
+}
+
+// TestCorpus analyses every real export: each gives a report or an error that
+// names the file, and never an empty report.
+func TestCorpus(t *testing.T) {
+	dir := filepath.Dir(corpus(t, "SOURCES.md"))
+	var files []string
+	for _, pattern := range []string{"*.json", "*.jsonl", "*.pb", "crisp/*.json"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	unusable := map[string]string{
+		"dataprepper-test-request-no-spans.otlp.json":     "no spans",
+		"otlp2parquet-bad-malformed.otlp.json":            "",
+		"otlp2parquet-bad-trace_invalid_base64.otlp.json": "",
+		"otlp2parquet-bad-trace_mixed_encoding.otlp.json": "",
+		"expected.json": "",
+		"dataprepper-test-request-multiple-traces.otlp.json": "no request",
+	}
+	for _, f := range files {
+		name := filepath.Base(f)
+		code, stdout, stderr := outcome(t, "", "analyze", f)
+		why, bad := unusable[name]
+		switch {
+		case bad && (code != exitFailed || stdout != "" || !strings.Contains(stderr, why) || !strings.Contains(stderr, name) && why != "no request"):
+			t.Errorf("%s: exit %d, %q; want an error that names it", name, code, stderr)
+		case !bad && (code != exitOK || !strings.Contains(stdout, "traces")):
+			t.Errorf("%s: exit %d, %s", name, code, stderr)
+		}
+	}
+}

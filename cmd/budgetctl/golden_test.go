@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail, so that it cannot be left on")
+
+// TestMain runs the commands of all tests in the repository's root, where the
+// examples of README and help texts are meant to run, without a terminal.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := os.Chdir(filepath.Join("..", "..")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Unsetenv("COLUMNS")
+	os.Exit(m.Run())
+}
+
+// budgetctl runs a command line and returns all that it does, as one text.
+func budgetctl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := outcome(t, stdin, args...)
+	return fmt.Sprintf("exit %d\n-- stdout --\n%s-- stderr --\n%s", code, stdout, stderr)
+}
+
+func outcome(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(context.Background(), args, strings.NewReader(stdin), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// golden compares got with cmd/budgetctl/testdata/name.golden.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("cmd", "budgetctl", "testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("%s was rewritten: look at the difference and run again without -update", path)
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (make it with -update)", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs (-want +got):\n%s", path, diff)
+	}
+}
+
+// words splits a command line like a shell does, with 'quotes' alone.
+func words(line string) []string {
+	var out []string
+	var word strings.Builder
+	quoted, open := false, false
+	for _, r := range line {
+		switch {
+		case r == '\'':
+			quoted, open = !quoted, true
+		case r == ' ' && !quoted:
+			if open {
+				out = append(out, word.String())
+			}
+			word.Reset()
+			open = false
+		default:
+			word.WriteRune(r)
+			open = true
+		}
+	}
+	if open {
+		out = append(out, word.String())
+	}
+	return out
+}
+
+// TestStories runs every folder of testdata with no flags, and some with flags,
+// at both widths, and compares all that is printed.
+func TestStories(t *testing.T) {
+	folders, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range folders {
+		if !f.IsDir() || f.Name() == "formats" {
+			continue
+		}
+		for _, columns := range []string{"80", "120"} {
+			name := "story-" + f.Name() + "-" + columns
+			t.Run(name, func(t *testing.T) {
+				t.Setenv("COLUMNS", columns)
+				golden(t, name, budgetctl(t, "", "analyze", "testdata/"+f.Name()))
+			})
+		}
+	}
+	flags := map[string]string{
+		"orders-800ms":      "analyze testdata/orders --budget 800ms",
+		"orders-json":       "analyze testdata/orders --budget 800ms -o json",
+		"orders-markdown":   "analyze testdata/orders --budget 800ms -o markdown",
+		"orders-csv":        "analyze testdata/orders --budget 800ms -o csv",
+		"orders-equal":      "analyze testdata/orders --budget 800ms --strategy equal",
+		"orders-infeasible": "analyze testdata/orders --budget 60ms",
+		"orders-p90":        "analyze testdata/orders --budget 800ms --percentile 90",
+		"orders-caps":       "analyze testdata/orders --budget 800ms --cap 'auth*=5%' --floor 'risk*=200ms' --reserve 20ms",
+		"orders-now": "analyze testdata/orders --budget 800ms --current auth=40ms --current inventory=200ms" +
+			" --current coupon=160ms --current risk=240ms --current persist=160ms",
+		"orders-endpoint": "analyze testdata/orders --endpoint 'risk *'",
+		"dag-100ms":       "analyze testdata/dag --budget 100ms",
+		"tiny-50ms":       "analyze testdata/tiny --budget 50ms --ascii",
+		"steps":           "analyze testdata/no-kinds --steps",
+	}
+	for name, line := range flags {
+		t.Run(name, func(t *testing.T) { golden(t, name, budgetctl(t, "", words(line)...)) })
+	}
+}
+
+// TestErrors holds the exit code and the one line on stderr of what goes wrong.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty, garbage := file("empty.json", ""), file("garbage.json", "hello")
+	orders := "testdata/orders"
+	for _, c := range []struct {
+		name, stdin string
+		args        []string
+		code        int
+		stderr      []string
+		stdout      bool
+	}{
+		{name: "no input", args: []string{"analyze"}, code: exitUsage, stderr: []string{"needs an INPUT"}},
+		{name: "no such command", args: []string{"analyse", orders}, code: exitUsage, stderr: []string{`unknown command "analyse"`}},
+		{name: "no such flag", args: []string{"analyze", orders, "--bugdet", "1s"}, code: exitUsage, stderr: []string{"--bugdet"}},
+		{name: "no such file", args: []string{"analyze", "nowhere.json"}, code: exitFailed, stderr: []string{"nowhere.json"}},
+		{name: "empty file", args: []string{"analyze", empty}, code: exitFailed, stderr: []string{"empty.json"}},
+		{name: "no traces", args: []string{"analyze", garbage}, code: exitFailed, stderr: []string{"garbage.json"}},
+		{name: "empty stdin", args: []string{"analyze", "-"}, code: exitFailed, stderr: []string{"-"}},
+		{name: "one of two", args: []string{"analyze", empty, orders}, code: exitFailed, stderr: []string{"empty.json"}, stdout: true},
+		{name: "bad budget", args: []string{"analyze", orders, "--budget", "800"}, code: exitUsage, stderr: []string{"--budget", `"800"`, "800ms"}},
+		{name: "bad budget 0", args: []string{"analyze", orders, "--budget", "0s"}, code: exitUsage, stderr: []string{"more than 0"}},
+		{name: "bad cap", args: []string{"analyze", orders, "--cap", "40ms"}, code: exitUsage, stderr: []string{"--cap", "hop="}},
+		{name: "no such hop", args: []string{"analyze", orders, "--cap", "nobody=40ms"}, code: exitUsage, stderr: []string{`"nobody"`, "0.1"}},
+		{name: "two hops", args: []string{"analyze", orders, "--cap", "*=40ms"}, code: exitUsage, stderr: []string{"hops", "0.1"}},
+		{name: "bad strategy", args: []string{"analyze", orders, "--strategy", "best"}, code: exitUsage, stderr: []string{"p99prop", "equal"}},
+		{name: "bad percentile", args: []string{"analyze", orders, "--percentile", "100"}, code: exitUsage, stderr: []string{"--percentile"}},
+		{name: "bad format", args: []string{"analyze", orders, "--format", "xml"}, code: exitUsage, stderr: []string{"otlp-json"}},
+		{name: "bad output", args: []string{"analyze", orders, "-o", "xml"}, code: exitUsage, stderr: []string{"table", "json"}},
+		{name: "two outputs", args: []string{"analyze", orders, "-o", "json", "-o", "csv"}, code: exitUsage, stderr: []string{"standard output"}},
+		{name: "no such endpoint", args: []string{"analyze", orders, "--endpoint", "nobody"}, code: exitFailed, stderr: []string{"nobody", "gateway POST /orders"}},
+		{name: "zero workers", args: []string{"analyze", orders, "--workers", "0"}, code: exitUsage, stderr: []string{"--workers"}},
+		{name: "trace over the limit", args: []string{"analyze", orders, "--max-trace-spans", "3"}, code: exitFailed, stderr: []string{"--max-trace-spans"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := outcome(t, c.stdin, c.args...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.stderr {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("stderr does not name %q:\n%s", want, stderr)
+				}
+			}
+			if (stdout != "") != c.stdout {
+				t.Errorf("stdout %q, want any: %v", stdout, c.stdout)
+			}
+			if c.code == exitFailed && strings.Contains(stderr, "Usage:") {
+				t.Errorf("a run-time error prints usage:\n%s", stderr)
+			}
+		})
+	}
+}
+
+// TestDocumentedRuns executes every "$ budgetctl" line of README.md and of the
+// docs and compares what is shown below it, and runs the examples of all help
+// texts.
+func TestDocumentedRuns(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range documented(string(text)) {
+			ran++
+			t.Run(page+"/"+run.line, func(t *testing.T) {
+				t.Setenv("COLUMNS", "120")
+				code, stdout, stderr := outcome(t, "", words(run.line)...)
+				if code != exitOK {
+					t.Fatalf("exit %d: %s", code, stderr)
+				}
+				if diff := cmp.Diff(strings.TrimSpace(run.output), strings.TrimSpace(stdout)); run.output != "" && diff != "" {
+					t.Errorf("the page does not show what the command prints (-page +command):\n%s", diff)
+				}
+			})
+		}
+	}
+	if ran == 0 {
+		t.Error("README.md shows no run of budgetctl")
+	}
+}
+
+type documentedRun struct{ line, output string }
+
+// documented finds the runs in the code blocks of a page.
+func documented(page string) []documentedRun {
+	var runs []documentedRun
+	inBlock := false
+	for line := range strings.Lines(page) {
+		switch command, ok := strings.CutPrefix(line, "$ "); {
+		case strings.HasPrefix(line, "```"):
+			inBlock = !inBlock
+		case inBlock && ok:
+			for _, prefix := range []string{"go run ./cmd/budgetctl ", "budgetctl "} {
+				if args, ok := strings.CutPrefix(command, prefix); ok {
+					runs = append(runs, documentedRun{line: strings.TrimSpace(args)})
+					break
+				}
+			}
+		case inBlock && len(runs) > 0:
+			runs[len(runs)-1].output += line
+		}
+	}
+	return runs
+}
+
+// TestHelpExamples runs each example of each command's help that reads
+// testdata.
+func TestHelpExamples(t *testing.T) {
+	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
+		code, help, _ := outcome(t, "", command...)
+		if code != exitOK || !strings.Contains(help, "Usage:") {
+			t.Errorf("%v: exit %d, %q", command, code, help)
+		}
+		for line := range strings.Lines(help) {
+			args, ok := strings.CutPrefix(strings.TrimSpace(line), "budgetctl ")
+			if !ok || !strings.Contains(args, "testdata/") {
+				continue
+			}
+			if code, _, stderr := outcome(t, "", words(args)...); code != exitOK {
+				t.Errorf("example %q: exit %d: %s", args, code, stderr)
+			}
+		}
+	}
+	if code, out, _ := outcome(t, "", "completion", "bash"); code != exitOK || !strings.Contains(out, "budgetctl") {
+		t.Errorf("completion: exit %d", code)
+	}
+	if code, out, _ := outcome(t, "", "version"); code != exitOK || !strings.HasPrefix(out, "budgetctl ") {
+		t.Errorf("version: exit %d, %q", code, out)
+	}
+}
+
+// TestWords holds the splitting that the tests above rest on.
+func TestWords(t *testing.T) {
+	got := words(`analyze a --cap 'auth *=5%' ''`)
+	if want := []string{"analyze", "a", "--cap", "auth *=5%", ""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
