@@ -310,19 +310,19 @@ func (a *analysis) sampling() Sampling {
 	out := Sampling{Weighted: a.rules.Weighted()}
 	switch {
 	case out.Weighted:
-		out.Note = "traces count by their sampling threshold (ot=th)"
+		out.Note = "Traces count by their sampling threshold (ot=th)."
 	case a.config.Unweighted && s.Weighted > 0:
-		out.Note = "sampling thresholds (ot=th) were ignored: every trace counts once"
+		out.Note = "Sampling thresholds (ot=th) were ignored: every trace counts once."
 	default:
-		out.Note = "no sampling threshold (ot=th) in the traces: every trace counts once"
+		out.Note = "No sampling threshold (ot=th) is recorded, so every trace counts once."
 	}
 	switch {
 	case s.TailSampled > 0:
 		out.Biased = true
-		out.Note += fmt.Sprintf("; a tail sampler chose %d of %d traces: the set is biased and so is every figure", s.TailSampled, s.Traces)
+		out.Note += fmt.Sprintf(" A tail sampler chose %d of %d traces: the set is biased, and so is every figure.", s.TailSampled, s.Traces)
 	case a.allSlowOrFailed():
 		out.Biased = true
-		out.Note += "; every trace is slow or failed: the set is biased and so is every figure"
+		out.Note += " Every trace is slow or failed: the set is biased, and so is every figure."
 	}
 	return out
 }

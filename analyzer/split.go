@@ -12,6 +12,9 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
+// falseCutGoal is the share of good requests that a plan may cut by mistake.
+const falseCutGoal = 0.01
+
 // Where the budget of an endpoint came from.
 const (
 	sourceFlag      = "flag"
@@ -186,10 +189,15 @@ func quantileOf(d *quantile.Dist, l quantile.Level) Opt[int64] {
 	return Opt[int64]{v, ok}
 }
 
+// doubt is what is known of the measurement besides its values.
+func (e *endpoint) doubt() quantile.EstimateOptions {
+	return quantile.EstimateOptions{Resolution: e.p.Resolution, Shrink: e.p.Shrink}
+}
+
 // measure fills in what was seen: it needs no budget.
 func (e *endpoint) measure() {
 	p := e.p
-	doubt := quantile.EstimateOptions{Resolution: p.Resolution, Shrink: p.Shrink}
+	doubt := e.doubt()
 	level := e.config.level()
 	if level != quantile.P99 {
 		e.Percentile = Some(100 * level.Float())
@@ -351,7 +359,7 @@ func (e *endpoint) budget() (low bool) {
 	case e.p.Limit > 0:
 		e.Budget, e.BudgetSource = e.p.Limit, sourceObserved
 	default:
-		e.Budget, low = budget.Suggest(root)
+		e.Budget, low = budget.Suggest(root, e.doubt())
 		e.BudgetSource = sourceSuggested
 	}
 	e.DeadlineMissRatio = root.FractionAbove(e.Budget)
@@ -370,7 +378,9 @@ func (e *endpoint) plan(problem *budget.Problem) {
 		if !planned(h) {
 			continue
 		}
-		h.Floor = Some(int64(problem.Hops[i].Floor))
+		if f := problem.Hops[i].Floor; f > 0 {
+			h.Floor = Some(int64(f))
+		}
 		if !s.Feasible {
 			continue
 		}
@@ -381,7 +391,8 @@ func (e *endpoint) plan(problem *budget.Problem) {
 		}
 		h.CutRatio = Some(from.Duration.FractionAbove(share))
 		if h.CallsPerTraceP99 > 1 || h.MaxAttempts > 1 {
-			h.AttemptTimeout = Some(e.attemptTimeout(i, share, problem.Hops[i].Floor))
+			attempt, _ := from.Attempt.At(quantile.P99)
+			h.AttemptTimeout = Some(budget.AttemptTimeout(share, attempt, h.P99.V, h.Floor.V))
 		}
 	}
 	if s.Feasible {
@@ -545,7 +556,7 @@ func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
 	if !e.Feasible {
 		return
 	}
-	r := budget.CrossValidate(e.p, o, float64(e.Budget), s)
+	r := budget.CrossValidate(e.p, o, e.Budget, s, falseCutGoal)
 	if r.Folds == 0 {
 		return
 	}
@@ -555,7 +566,7 @@ func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
 	}
 	for _, b := range r.BudgetFor {
 		e.Replay.BudgetForFalseCut = append(e.Replay.BudgetForFalseCut, BudgetFor{
-			Ratio: b.Ratio, Budget: Opt[int64]{int64(b.Budget), b.Known},
+			Ratio: b.Ratio, Budget: Opt[int64]{b.Budget, b.Known},
 		})
 	}
 }
@@ -563,7 +574,9 @@ func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
 // warn lists what the reader of the table should know, the gravest first.
 func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
-	if low {
+	if e.Traces < 100 {
+		say("only %d requests: every figure is a first look, no recommendation", e.Traces)
+	} else if low {
 		say("the suggested budget rests on %d requests: take it as a first guess", e.Traces)
 	}
 	if e.BudgetSource == sourceObserved && e.p.LimitDisagrees {

@@ -86,23 +86,32 @@ func (f figures) String() string {
 	return fmt.Sprintf("%.3g (%.3g-%.3g)", f.median(), slices.Min(f), slices.Max(f))
 }
 
-// report prints a goal with what was measured and fails where it is missed.
+// goal is the bound that a figure must keep.
+type goal struct {
+	text string
+	met  func(float64) bool
+}
+
+func atLeast(bound float64) goal {
+	return goal{fmt.Sprintf("at least %g", bound), func(v float64) bool { return v >= bound }}
+}
+
+func atMost(bound float64) goal {
+	return goal{fmt.Sprintf("at most %g", bound), func(v float64) bool { return v <= bound }}
+}
+
+// assert prints what was measured and fails where the median misses the goal.
 // unit is also the name of the metric in the output of the benchmark.
-func report(b *testing.B, f figures, unit string, atLeast, atMost float64) {
+func (g goal) assert(b *testing.B, f figures, unit string) {
 	b.Helper()
 	b.ReportMetric(0, "ns/op") // of all rounds together: it says nothing
 	b.ReportMetric(f.median(), unit)
-	goal := fmt.Sprintf("at least %g", atLeast)
-	missed := f.median() < atLeast
-	if atMost > 0 {
-		goal = fmt.Sprintf("at most %g", atMost)
-		missed = f.median() > atMost
-	}
-	if missed {
-		b.Errorf("MISSED: %s %v, want %s", f, unit, goal)
+	line := fmt.Sprintf("%v %s; the goal is %s", f, unit, g.text)
+	if !g.met(f.median()) {
+		b.Errorf("MISSED: %s", line)
 		return
 	}
-	b.Logf("%s %s, want %s", f, unit, goal)
+	b.Log(line)
 }
 
 // input is a generated file.

@@ -185,7 +185,7 @@ func (f *filling) stopBetween(c *chains, left, right, room float64) float64 {
 			left = t
 		}
 		next := t - (length-room)/growth
-		if next <= left || next >= right {
+		if !(next > left && next < right) {
 			next = left + (right-left)/2
 		}
 		if next == left || next == right {

@@ -12,6 +12,7 @@ package budget
 
 import (
 	"math"
+	"slices"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
@@ -122,6 +123,16 @@ type Problem struct {
 	Kappa float64
 }
 
+// planned returns which hops get a budget, in the memory of buffer.
+func (p *Problem) planned(buffer []bool) []bool {
+	planned := slices.Grow(buffer[:0], len(p.Hops))[:len(p.Hops)]
+	for i := range p.Hops {
+		h := &p.Hops[i]
+		planned[i] = i == 0 || !h.Excluded && 0 <= h.Parent && h.Parent < i && planned[h.Parent]
+	}
+	return planned
+}
+
 // Options are the user's wishes for the split. Maps are keyed by hop index.
 type Options struct {
 	// Percentile is that of the weights; the zero value stands for P99.
@@ -213,7 +224,9 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 	h.P50 = float64(max(q.p50, from.Resolution))
 	h.P99 = float64(max(q.p99, from.Resolution))
 	h.Weight = float64(max(q.weight, from.Resolution, int64(o.Quantum), leastWeight))
-	h.Floor = h.P50
+	if i > 0 { // the endpoint's budget is a promise: what it takes today is no bound for it
+		h.Floor = h.P50
+	}
 	if floor, ok := o.Floors[i]; ok {
 		h.Floor = float64(floor)
 	}

@@ -107,7 +107,7 @@ type solver struct {
 func (s *solver) reset(p *Problem) {
 	s.p = p
 	n := len(p.Hops)
-	s.planned = slices.Grow(s.planned[:0], n)[:n]
+	s.planned = p.planned(s.planned)
 	for _, f := range []*[]float64{&s.least, &s.median, &s.most, &s.pooled, &s.base, &s.weight} {
 		*f = slices.Grow((*f)[:0], n)[:n]
 	}
@@ -117,7 +117,6 @@ func (s *solver) reset(p *Problem) {
 	kids := 0
 	for i := range p.Hops {
 		h := &p.Hops[i]
-		s.planned[i] = i == 0 || !h.Excluded && 0 <= h.Parent && h.Parent < i && s.planned[h.Parent]
 		if i > 0 && s.planned[i] {
 			s.kidsOf[h.Parent+1]++
 			kids++

@@ -314,38 +314,77 @@ func TestStrategyNamed(t *testing.T) {
 	}
 }
 
-// TestWideFanOutIsNotSlow compares two sizes in one run: filling may be
-// quadratic in the number of siblings, but not cubic or worse.
+// siblings returns an endpoint with k calls, all in sequence or all at once.
+func siblings(k int, inSequence bool) *Problem {
+	p := endpoint()
+	p.Quantum = 0
+	for i := range k {
+		h := call(float64(1 + i%37))
+		h.Floor = float64(i % 5)
+		for before := range i {
+			if inSequence {
+				h.After = append(h.After, before+1)
+			}
+		}
+		p.Hops = append(p.Hops, h)
+	}
+	return p
+}
+
 func TestManySiblings(t *testing.T) {
-	for name, after := range map[string]func(i int) []int{
-		"serial": func(i int) []int {
-			all := make([]int, i)
-			for k := range all {
-				all[k] = k + 1
-			}
-			return all
-		},
-		"parallel": func(int) []int { return nil },
-	} {
-		p := endpoint()
-		for i := range 500 {
-			h := call(float64(1+i%37), after(i)...)
-			h.Floor = float64(i % 5)
-			p.Hops = append(p.Hops, h)
-		}
-		p.Quantum = 0
-		got := Solve(p, 1e6, P99Prop{})
-		sum := 0.0
-		for i, share := range got.Share[1:] {
-			sum += share
-			if name == "parallel" && math.Abs(share-1e6) > 1e-3 {
-				t.Fatalf("parallel sibling %d does not fill its slot: %v", i, share)
-			}
-		}
-		if name == "serial" && math.Abs(sum-1e6) > 1e-3 {
-			t.Errorf("serial siblings sum to %v", sum)
+	sum := 0.0
+	for _, share := range Solve(siblings(500, true), 1e6, P99Prop{}).Share[1:] {
+		sum += share
+	}
+	if math.Abs(sum-1e6) > 1e-3 {
+		t.Errorf("500 calls in sequence share %v of 1e6", sum)
+	}
+	for i, share := range Solve(siblings(500, false), 1e6, P99Prop{}).Share[1:] {
+		if math.Abs(share-1e6) > 1e-3 {
+			t.Fatalf("call %d of 500 at once has %v of 1e6", i, share)
 		}
 	}
+}
+
+func BenchmarkSolve200(b *testing.B) {
+	for name, inSequence := range map[string]bool{"sequence": true, "at once": false} {
+		p := siblings(200, inSequence)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				Solve(p, 1e6, P99Prop{})
+			}
+		})
+	}
+}
+
+// FuzzSolve: any finite problem has a solution or a verdict, whatever its structure.
+func FuzzSolve(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 10, 0, 0, 1, 1, 5, 20, 0, 0}, 100.0, 1.0)
+	f.Add([]byte{0, 0, 0, 200, 0, 0, 7, 255, 1, 2, 3, 4, 5, 6, 7, 8, 9, 250, 251, 252, 253}, 3.0, 0.0)
+	f.Add([]byte{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 0.0, 0.1)
+	f.Fuzz(func(t *testing.T, data []byte, budget, quantum float64) {
+		if !(math.Abs(budget) < 1e18 && math.Abs(quantum) < 1e18) {
+			return
+		}
+		p := &Problem{Quantum: quantum, Kappa: 3}
+		for ; len(data) >= 7 && len(p.Hops) < 200; data = data[7:] {
+			at := len(p.Hops)
+			p.Hops = append(p.Hops, Hop{
+				Parent: int(data[0]) - 2, After: []int{int(data[1]), at - 1, at - 2}, Slot: int(data[2] % 3),
+				Excluded: data[2] > 240, Weight: float64(data[3]) - 1, P99: float64(data[3]), Floor: float64(data[4]) - 3,
+				Cap: float64(data[5]), Fraction: float64(data[6]%30) / 29, SelfCount: int(data[6]), Tail: float64(data[6] % 7),
+			})
+		}
+		s := Solve(p, budget, P99Prop{})
+		for h, share := range s.Share {
+			if math.IsNaN(share) || math.IsNaN(s.Cap[h]) || share < 0 && budget >= 0 {
+				t.Fatalf("hop %d of %+v has share %v and cap %v", h, p, share, s.Cap[h])
+			}
+			if parent := p.Hops[h].Parent; h > 0 && share > 0 && !atMost(share, s.Share[parent]) {
+				t.Fatalf("hop %d of %+v has %v, its parent %v", h, p, share, s.Share[parent])
+			}
+		}
+	})
 }
 
 func ExampleSolve() {

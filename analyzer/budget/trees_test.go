@@ -28,7 +28,7 @@ type forest struct {
 }
 
 // grow makes tree number seed: at most four levels below the endpoint and five
-// children a hop, about 40 hops, with random floors, limits, reserves, slots and
+// children a hop, about 77 hops, with random floors, limits, reserves, slots and
 // hops that nobody waits for. Children stand in a random interval order; in one
 // tree of two they stand in stages, where any two stages are in sequence.
 func (f *forest) grow(seed uint64) *Problem {
@@ -68,7 +68,10 @@ func (f *forest) addHop(rng *rand.Rand, parent, slot int) {
 	f.starts = append(f.starts[:i], rng.Float64())
 	f.ends = append(f.ends[:i], f.starts[i]+rng.Float64()*rng.Float64())
 	if f.stages {
-		f.starts[i] = math.Floor(f.starts[i] * 4)
+		f.starts[i] = float64(rng.IntN(2))
+		if i > 0 && p.Hops[i-1].Parent == parent {
+			f.starts[i] += f.starts[i-1]
+		}
 		f.ends[i] = f.starts[i] + 1
 	}
 	h.Weight = math.Exp(rng.NormFloat64()) * 10

@@ -82,12 +82,9 @@ func (s *Survey) Decide(o Options) *Rules {
 		}
 		l := ev.layout(o)
 		r.endpoints[key] = l
-		for i := range ev.nodes {
-			if l.async[i] {
-				continue
-			}
-			for pair, f := range ev.nodes[i].fits {
-				fits[pair] = append(fits[pair], f...)
+		for at, f := range ev.fits {
+			if !l.async[at.path] {
+				fits[at.pair] = append(fits[at.pair], f...)
 			}
 		}
 	}

@@ -59,8 +59,12 @@ type evidence struct {
 	requests int
 	paths    trace.Paths
 	nodes    []pathEvidence // by path
-	whole    [len(resolutions)]int
-	times    int // start times and durations looked at
+	// fits say for each call what the callee's clock may be off by: adding any
+	// value of [Start, End] puts the callee inside the caller. Where Start is
+	// after End nothing does.
+	fits  map[fitKey][]trace.Interval
+	whole [len(resolutions)]int
+	times int // start times and durations looked at
 }
 
 // pathEvidence is what is known of one node of the merged tree.
@@ -75,10 +79,13 @@ type pathEvidence struct {
 	early    int                   // a SERVER span without CLIENT span that started before its parent: clocks differ
 
 	wraps int // covered at least 90 % of the endpoint's span
+}
 
-	// What the callee's clock may be off by, for each call: adding any value of
-	// [Start, End] puts the callee inside the caller. Start > End: it never fits.
-	fits map[servicePair][]trace.Interval
+// fitKey names the calls of one path between two services: a path does not
+// tell which service the CLIENT spans are of.
+type fitKey struct {
+	path int32
+	pair servicePair
 }
 
 // NewSurvey returns an empty Survey.
@@ -109,7 +116,7 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 	key := Endpoint{t.Spans[entry].Desc.Service, t.Spans[entry].Desc.Operation}
 	ev := s.endpoints[key]
 	if ev == nil {
-		ev = &evidence{}
+		ev = &evidence{fits: make(map[fitKey][]trace.Interval)}
 		s.endpoints[key] = ev
 	}
 	tree := &s.tree
@@ -136,7 +143,7 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 			p.wraps++
 		}
 		p.judge(tree, c)
-		p.fit(tree, c)
+		ev.fit(tree, c)
 	}
 	return true
 }
@@ -184,7 +191,7 @@ func (p *pathEvidence) judge(tree *trace.Tree, c *trace.Call) {
 }
 
 // fit notes which shifts of the callee's clock put it inside the caller.
-func (p *pathEvidence) fit(tree *trace.Tree, c *trace.Call) {
+func (ev *evidence) fit(tree *trace.Tree, c *trace.Call) {
 	spans := tree.Trace.Spans
 	var caller, callee *trace.Span
 	switch {
@@ -200,15 +207,8 @@ func (p *pathEvidence) fit(tree *trace.Tree, c *trace.Call) {
 	if sameClock(caller.Desc, callee.Desc) {
 		return
 	}
-	p.addFits(servicePair{caller.Desc.Service, callee.Desc.Service},
-		trace.Interval{Start: caller.Start - callee.Start, End: caller.End() - callee.End()})
-}
-
-func (p *pathEvidence) addFits(pair servicePair, fits ...trace.Interval) {
-	if p.fits == nil {
-		p.fits = make(map[servicePair][]trace.Interval)
-	}
-	p.fits[pair] = append(p.fits[pair], fits...)
+	key := fitKey{c.Path, servicePair{caller.Desc.Service, callee.Desc.Service}}
+	ev.fits[key] = append(ev.fits[key], trace.Interval{Start: caller.Start - callee.Start, End: caller.End() - callee.End()})
 }
 
 // sameClock tells whether two processes read one clock: one service, or one
@@ -223,7 +223,7 @@ func (s *Survey) Merge(other *Survey) {
 	for key, o := range other.endpoints {
 		ev := s.endpoints[key]
 		if ev == nil {
-			ev = &evidence{}
+			ev = &evidence{fits: make(map[fitKey][]trace.Interval)}
 			s.endpoints[key] = ev
 		}
 		ev.merge(o)
@@ -248,6 +248,10 @@ func (ev *evidence) merge(o *evidence) {
 		}
 		ev.nodes[mine[i]].merge(&o.nodes[i])
 	}
+	for key, fits := range o.fits {
+		key.path = mine[key.path]
+		ev.fits[key] = append(ev.fits[key], fits...)
+	}
 }
 
 func (p *pathEvidence) merge(o *pathEvidence) {
@@ -259,9 +263,6 @@ func (p *pathEvidence) merge(o *pathEvidence) {
 	for r := range p.outlived {
 		p.outlived[r] += o.outlived[r]
 		p.detached[r] += o.detached[r]
-	}
-	for pair, fits := range o.fits {
-		p.addFits(pair, fits...)
 	}
 }
 

@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -129,5 +132,59 @@ func TestCorpusCounts(t *testing.T) {
 	}
 	if read < 50 {
 		t.Errorf("only %d files are listed", read)
+	}
+}
+
+// TestCorpusFormsAgree compares files that hold the same spans in two forms.
+func TestCorpusFormsAgree(t *testing.T) {
+	dir := corpus(t)
+	read := func(name string) []string {
+		t.Helper()
+		got := readAll(t, Options{}, filepath.Join(dir, name))
+		if len(got.errs) > 0 {
+			t.Fatal(got.errs)
+		}
+		out := showAll(got.spans)
+		slices.Sort(out)
+		return out
+	}
+	for _, pair := range [][2]string{
+		{"jaegerui-multi-combined.otlp.json", "jaegerui-multi-in.otlp.jsonl"},
+		{"otlp2parquet-traces.otlp.jsonl", "otlp2parquet-traces.otlp.pb"},
+	} {
+		if diff := cmp.Diff(read(pair[0]), read(pair[1])); diff != "" {
+			t.Errorf("%s and %s differ:\n%s", pair[0], pair[1], diff)
+		}
+	}
+
+	// The Jaeger form has microseconds.
+	coarse := regexp.MustCompile(`(\d+)\d{3}\+(\d+)\d{3}`)
+	var otlpForm, jaegerForm []string
+	for _, s := range read("jaegerui-multi-combined.otlp.json") {
+		otlpForm = append(otlpForm, coarse.ReplaceAllString(s, "$1 $2"))
+	}
+	for _, s := range read("jaegerui-multi-out.jaeger.json") {
+		jaegerForm = append(jaegerForm, coarse.ReplaceAllString(s, "$1 $2"))
+	}
+	if diff := cmp.Diff(otlpForm, jaegerForm); diff != "" {
+		t.Errorf("OTLP and Jaeger forms differ:\n%s", diff)
+	}
+}
+
+// TestCorpusEndpoints holds a real export to what people call its parts.
+func TestCorpusEndpoints(t *testing.T) {
+	dir := corpus(t)
+	got := readAll(t, Options{}, filepath.Join(dir, "tw-hotel-load150.jaeger.json"))
+	seen := make(map[string]int)
+	for _, s := range got.spans {
+		seen[fmt.Sprintf("%s %s %v", s.Desc.Service, s.Desc.Operation, s.Kind)]++
+	}
+	for _, want := range []string{
+		"frontend HTTP GET /hotels server", "frontend search.Search/Nearby client", "search search.Search/Nearby server",
+		"reservation reservation.Reservation/CheckAvailability server",
+	} {
+		if seen[want] != 1000 {
+			t.Errorf("%d spans of %s, want 1000; there are %v", seen[want], want, seen)
+		}
 	}
 }

@@ -180,7 +180,7 @@ func (r *reader) readMessage(s *stream) {
 		if n == 0 { // another field: the rest is small enough to be read at once
 			rest, _ := io.ReadAll(s)
 			if err := r.readTracesData(rest); err != nil && (s.err == io.EOF || s.err == nil) {
-				r.noteProto(err)
+				r.noteBroken(trace.NoteBadLine, err)
 			}
 			return
 		}
@@ -189,12 +189,12 @@ func (r *reader) readMessage(s *stream) {
 		if buf, err = readUpTo(s, buf[:0], int64(n)+size); err != nil {
 			_ = r.readTracesData(buf) // what is whole is kept; the cut is noted here
 			if s.err == io.EOF {
-				r.noteProto(io.ErrUnexpectedEOF)
+				r.noteBroken(trace.NoteTruncated, err)
 			}
 			return
 		}
 		if err := r.readTracesData(buf); err != nil {
-			r.noteProto(err)
+			r.noteBroken(trace.NoteBadLine, err)
 		}
 		r.base += int64(len(buf))
 	}
@@ -252,11 +252,11 @@ func (r *reader) readFrames(b block) {
 			rest = nil
 		}
 		err := r.readTracesData(msg)
-		if short {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			r.noteProto(err)
+		switch {
+		case short:
+			r.noteBroken(trace.NoteTruncated, io.ErrUnexpectedEOF)
+		case err != nil:
+			r.noteBroken(trace.NoteBadLine, err)
 		}
 		r.base += int64(frameHeader + len(msg))
 		r.flushFull()

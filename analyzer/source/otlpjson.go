@@ -11,10 +11,17 @@ import (
 // snake_case and in any order, ids in hex or base64, enums as numbers or names,
 // 64-bit integers as strings or numbers.
 
-// readOTLP reads one document. The envelopes of Tempo and Jaeger v3 hold the
+// readOTLP reads one document or an array of them. The envelopes of Tempo and Jaeger v3 hold the
 // same messages and are opened here too, so that a forced --format works for
 // all of them.
 func readOTLP(r *reader) {
+	if r.json.peek() == '[' {
+		r.json.enter('[')
+		for r.json.more() {
+			readOTLP(r)
+		}
+		return
+	}
 	if !r.json.enter('{') {
 		return
 	}

@@ -94,22 +94,16 @@ func (r *reader) readTracesData(msg []byte) error {
 		msg = rest
 		if f.num == 1 && f.typ == protowire.BytesType {
 			if err := r.readResourceSpansProto(f.bytes); err != nil {
-				r.noteProto(err)
+				r.noteBroken(trace.NoteBadLine, err)
 			}
 		}
 	}
 	return nil
 }
 
-// noteProto counts a message that could not be read to its end.
-func (r *reader) noteProto(err error) {
-	kind := trace.NoteBadLine
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		kind = trace.NoteTruncated
-	}
-	if r.hint == "" {
-		r.hint = err.Error()
-	}
+// noteBroken counts a message that could not be read to its end.
+func (r *reader) noteBroken(kind trace.NoteKind, err error) {
+	r.setHint(err)
 	r.note(kind, nil)
 }
 

@@ -91,14 +91,12 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 		return "", 0, errEmpty
 	}
 	if forced == formatProto {
-		return formatProto, protoShape(head), nil
+		form, _ := protoShape(head)
+		return formatProto, form, nil
 	}
 	if forced == "" && !beginsJSON(head) {
-		switch {
-		case beginsFrame(head):
-			return formatProto, frames, nil
-		case beginsTracesData(head):
-			return formatProto, message, nil
+		if form, ok := protoShape(head); ok {
+			return formatProto, form, nil
 		}
 		if err := refuse(head); err != nil {
 			return "", 0, err
@@ -150,12 +148,17 @@ func beginsJSON(head []byte) bool {
 	return false
 }
 
-// protoShape chooses the shape when the format is known.
-func protoShape(head []byte) shape {
-	if beginsFrame(head) {
-		return frames
+// protoShape tells one message from many with lengths before them, and whether
+// head is either. What may be both is one message: the other way it would begin
+// with a length of over 160 MB.
+func protoShape(head []byte) (form shape, ok bool) {
+	switch {
+	case beginsTracesData(head):
+		return message, true
+	case beginsFrame(head):
+		return frames, true
 	}
-	return message
+	return message, false
 }
 
 // beginsFrame tells whether head begins with the length of a TracesData and the
@@ -306,71 +309,84 @@ func nextStart(text []byte) []byte {
 	return nil
 }
 
-// sniffDocument reads one value and tells its format by the names in its first
-// object. refused is why it is known and yet not read; err ends the documents.
+// sniffDocument reads one value and tells its format by the names in an object
+// that is no member of another one. refused is why the value is known and yet
+// not read; err ends the documents.
 func sniffDocument(dec *jsontext.Decoder) (format string, refused, err error) {
-	depth := dec.StackDepth()
-	for dec.PeekKind() == '[' {
-		if _, err := dec.ReadToken(); err != nil {
-			return "", nil, err
-		}
-	}
-	if dec.PeekKind() == '{' {
-		if _, err := dec.ReadToken(); err != nil {
-			return "", nil, err
-		}
-		var traceID, zipkinID, context bool
-		for dec.PeekKind() == '"' {
-			name, err := dec.ReadToken()
-			if err != nil {
-				return "", nil, err
+	for depth := dec.StackDepth(); ; {
+		switch dec.PeekKind() {
+		case '{':
+			format, why, err := sniffObject(dec)
+			if why != nil {
+				refused = why
 			}
-			switch name.String() {
-			case "resourceSpans", "resource_spans", "scopeSpans", "scope_spans",
-				"instrumentationLibrarySpans", "instrumentation_library_spans":
-				return "otlp-json", nil, nil
-			case "batches", "trace":
-				return "tempo", nil, nil
-			case "result":
-				return "jaeger-v3", nil, nil
-			case "data", "spans", "processes", "traceID", "spanID", "operationName":
-				return "jaeger", nil, nil
-			case "SpanContext":
-				return "stdouttrace", nil, nil
-			case "traces":
-				return "", errTempoSearch, nil
-			case "traceId":
-				traceID = true
-			case "id":
-				zipkinID = true
-			case "context":
-				context = true
-			case "parent_id":
-				if context {
-					return "", fmt.Errorf(consoleText, "Python"), io.EOF
-				}
-			case "resourceLogs", "resource_logs":
-				refused = errors.New("no spans: it holds OTLP logs, not traces")
-			case "resourceMetrics", "resource_metrics":
-				refused = errors.New("no spans: it holds OTLP metrics, not traces")
+			if format != "" || err != nil {
+				return format, refused, err
 			}
-			if traceID && zipkinID {
-				return "zipkin", nil, nil
+		case '[', ']':
+			if _, err := dec.ReadToken(); err != nil {
+				return "", refused, err
 			}
+		default:
 			if err := dec.SkipValue(); err != nil {
 				return "", refused, err
 			}
-		}
-	}
-	// Go out of the value.
-	for {
-		if _, err := dec.ReadToken(); err != nil {
-			return "", refused, err
 		}
 		if dec.StackDepth() == depth {
 			return "", refused, nil
 		}
 	}
+}
+
+// sniffObject reads an object up to the name that tells the format.
+func sniffObject(dec *jsontext.Decoder) (format string, refused, err error) {
+	if _, err := dec.ReadToken(); err != nil {
+		return "", nil, err
+	}
+	var traceID, zipkinID, context bool
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return "", nil, err
+		}
+		switch name.String() {
+		case "resourceSpans", "resource_spans", "scopeSpans", "scope_spans",
+			"instrumentationLibrarySpans", "instrumentation_library_spans":
+			return "otlp-json", nil, nil
+		case "batches", "trace":
+			return "tempo", nil, nil
+		case "result":
+			return "jaeger-v3", nil, nil
+		case "data", "spans", "processes", "traceID", "spanID", "operationName":
+			return "jaeger", nil, nil
+		case "SpanContext":
+			return "stdouttrace", nil, nil
+		case "traces":
+			return "", errTempoSearch, nil
+		case "traceId":
+			traceID = true
+		case "id":
+			zipkinID = true
+		case "context":
+			context = true
+		case "parent_id":
+			if context {
+				return "", fmt.Errorf(consoleText, "Python"), io.EOF
+			}
+		case "resourceLogs", "resource_logs":
+			refused = errors.New("no spans: it holds OTLP logs, not traces")
+		case "resourceMetrics", "resource_metrics":
+			refused = errors.New("no spans: it holds OTLP metrics, not traces")
+		}
+		if traceID && zipkinID {
+			return "zipkin", nil, nil
+		}
+		if err := dec.SkipValue(); err != nil {
+			return "", refused, err
+		}
+	}
+	_, err = dec.ReadToken()
+	return "", refused, err
 }
 
 // byLine tells whether each line of the file is a document of its own: the first
@@ -385,7 +401,8 @@ func byLine(s *stream) bool {
 	if isDocument(first) {
 		return true
 	}
-	text, _ = linesAhead(s, 3)
+	text, _ = linesAhead(s, linesToJudge)
+	text = firstLines(text, linesToJudge)
 	// If the lines go on from one another they are one document.
 	err := skipAll(text)
 	if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -395,11 +412,27 @@ func byLine(s *stream) bool {
 	for len(rest) > 0 {
 		var line []byte
 		line, rest = cutLine(rest)
-		if line = trimStart(line); len(line) > 0 && line[0] == '{' && isDocument(line) {
+		if len(line) > 0 && line[0] == '{' && isDocument(line) {
 			return true
 		}
 	}
 	return false
+}
+
+// linesToJudge is how many lines are looked at where the first one is broken.
+const linesToJudge = 3
+
+// firstLines returns the first n lines of text.
+func firstLines(text []byte, n int) []byte {
+	end := 0
+	for range n {
+		next := bytes.IndexByte(text[end:], '\n')
+		if next < 0 {
+			return text
+		}
+		end += next + 1
+	}
+	return text[:end]
 }
 
 // linesAhead looks ahead until n lines with something on them are complete, and

@@ -1,0 +1,55 @@
+package analyzer
+
+import (
+	"testing"
+	"time"
+)
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		glob, text string
+		want       bool
+	}{
+		{"", "", true},
+		{"", "a", false},
+		{"*", "", true},
+		{"*", "POST /orders", true}, // * crosses slashes and spaces
+		{"gateway *", "gateway POST /orders", true},
+		{"gateway", "gateway POST /orders", false},
+		{"*orders", "gateway POST /orders", true},
+		{"*or*er?", "gateway POST /orders", true},
+		{"?", "支", true},
+		{"支付*", "支付服务 下单", true},
+		{"[a]", "a", false}, // only * and ? are special
+		{"[a]", "[a]", true},
+		{"a*b*c", "aXbXbXc", true},
+		{"a*b*c", "aXbXbX", false},
+		{"*a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", false},
+	} {
+		if got := match(c.glob, c.text); got != c.want {
+			t.Errorf("match(%q, %q) = %v", c.glob, c.text, got)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	if b, err := ParseEndpointBudget("svc GET /a=b=800ms"); err != nil || b.Endpoint != "svc GET /a=b" || b.Budget != 800*time.Millisecond {
+		t.Errorf("the name must end at the last '=': %+v, %v", b, err)
+	}
+	if b, err := ParseEndpointBudget("1.5s"); err != nil || b.Endpoint != "" || b.Budget != 1500*time.Millisecond {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if h, err := ParseHopAmount("auth=5%"); err != nil || h.Hop != "auth" || h.Amount.Share != 0.05 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	for _, bad := range []string{"", "800", "-1s", "0s", "1e400s", "=1s", "x=", "x=5", "NaNs"} {
+		if b, err := ParseEndpointBudget(bad); err == nil {
+			t.Errorf("ParseEndpointBudget(%q) = %+v, want an error", bad, b)
+		}
+	}
+	for _, bad := range []string{"", "hop", "=5ms", "hop=", "hop=-1%", "hop=101%", "hop=NaN%", "hop=5"} {
+		if h, err := ParseHopAmount(bad); err == nil {
+			t.Errorf("ParseHopAmount(%q) = %+v, want an error", bad, h)
+		}
+	}
+}

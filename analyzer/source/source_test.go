@@ -1,0 +1,569 @@
+package source
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// write puts files, by name and content, into a new folder.
+func write(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func gzipped(text string) string {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	io.WriteString(w, text)
+	w.Close()
+	return out.String()
+}
+
+func zstded(text string) string {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		panic(err)
+	}
+	defer w.Close()
+	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// names returns the base names of the files that were read, in order.
+func (o outcome) names() string {
+	var names []string
+	for _, f := range o.files {
+		names = append(names, filepath.Base(f.Name))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestInputsAreFilesFoldersGlobsAndStdin(t *testing.T) {
+	doc := func(id string) string { return otlp(otlpSpan(id, "")) }
+	dir := write(t, map[string]string{
+		"b.json": doc("1"), "a.jsonl": doc("2") + "\n" + doc("3"), "sub/c.ndjson": doc("4"), "sub/deep/d.otlp": doc("5"),
+		"e.pb": string(protoData(protoSpan(6))), "f.json.gz": gzipped(doc("7")), "g.jsonl.zst": zstded(doc("8")),
+		"H.JSON": doc("9"), "notes.txt": "not a trace", "x.json.bak": "not a trace", "noext": doc("a"),
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, c := range []struct {
+		inputs []string
+		want   string
+	}{
+		{[]string{dir}, "H.JSON a.jsonl b.json e.pb f.json.gz g.jsonl.zst c.ndjson d.otlp"},
+		{[]string{in("b.json"), in("a.jsonl")}, "b.json a.jsonl"},
+		{[]string{in("noext")}, "noext"}, // a file that is named is read whatever its name
+		{[]string{in("*.json*")}, "a.jsonl b.json f.json.gz g.jsonl.zst x.json.bak"},
+		{[]string{in("b.json"), in("sub/../b.json"), in("[ab].*"), in("sub")}, "b.json a.jsonl c.ndjson d.otlp"},
+		{[]string{"-", in("b.json"), "-"}, "- b.json"},
+		{nil, ""},
+	} {
+		got := readStdin(t, Options{}, doc("f"), c.inputs...)
+		want := strings.TrimSuffix(c.want, " x.json.bak") // it is read, but holds nothing
+		if got.names() != want {
+			t.Errorf("%v: read %s, want %s", c.inputs, got.names(), want)
+		}
+		if bad := want != c.want; bad != (len(got.errs) == 1) {
+			t.Errorf("%v: errors %v", c.inputs, got.errs)
+		}
+	}
+}
+
+func TestOpenRefusesWhatIsNotThere(t *testing.T) {
+	dir := write(t, map[string]string{"empty/notes.txt": "x"})
+	for _, c := range []struct {
+		input, format string
+		want          string
+	}{
+		{filepath.Join(dir, "missing.json"), "", "missing.json: no such file or directory"},
+		{filepath.Join(dir, "*.json"), "", "*.json: no file matches this pattern"},
+		{filepath.Join(dir, "[.json"), "", "[.json: bad pattern: syntax error in pattern"},
+		{filepath.Join(dir, "empty"), "", "empty: no trace files in this folder (looked for *.json, *.jsonl, *.ndjson, *.pb, *.otlp, " +
+			"plain or with .gz or .zst)"},
+		{dir, "xml", `unknown format "xml"; valid are jaeger, jaeger-v3, otlp-json, otlp-proto, stdouttrace, tempo, zipkin`},
+	} {
+		_, err := Open([]string{c.input}, nil, Options{Format: c.format})
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.input, err, c.want)
+		}
+	}
+	if _, err := Open([]string{filepath.Join(dir, "missing.json")}, nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v is no fs.ErrNotExist", err)
+	}
+}
+
+func TestUnusableFilesAreNamedErrorsAndCostOnlyThemselves(t *testing.T) {
+	good := otlp(otlpSpan("1", ""))
+	for name, c := range map[string]struct{ content, want string }{
+		"empty":              {"", "the file is empty"},
+		"white space":        {" \n\n", "no spans: no JSON object or protobuf message at its start"},
+		"null":               {"null", `no spans: found only "null"`},
+		"number":             {"123", `no spans: found only "123"`},
+		"true":               {"true", `no spans: found only "true"`},
+		"string":             {`"x"`, "no spans: found only"},
+		"empty object":       {"{}", "no spans: the JSON has no keys of a trace"},
+		"empty array":        {"[]", "no spans: the JSON has no keys of a trace"},
+		"other JSON":         {`{"foo":{},"bar":1}`, `no spans: the JSON has the keys "foo", "bar"; expected one of jaeger,`},
+		"no spans":           {`{"resourceSpans":[]}`, "no spans: the file is valid but holds none"},
+		"null spans":         {`{"resourceSpans":null}`, "no spans: the file is valid but holds none"},
+		"no batches":         {`{"batches":[]}`, "no spans: the file is valid but holds none"},
+		"no traces":          {`{"data":[],"total":0,"errors":null}`, "no spans: the file is valid but holds none"},
+		"only garbage ids":   {otlp(otlpSpan("zzz", "")), "no spans: 1 × bad_span, first at byte"},
+		"only a broken line": {good[:100], "no spans: 1 × truncated, first at byte"},
+		"Tempo search": {`{"traces":[{"traceID":"a","rootServiceName":"x"}],"metrics":{}}`,
+			"this is a search result of Tempo, which has no spans; fetch the traces by id"},
+		"OTLP logs":    {`{"resourceLogs":[{"scopeLogs":[]}]}`, "it holds OTLP logs, not traces"},
+		"OTLP metrics": {`{"resourceMetrics":[]}`, "it holds OTLP metrics, not traces"},
+		"HTML":         {"<!DOCTYPE html><html>", "this is an HTML page"},
+		"Parquet":      {"PAR1\x15\x04", "this is a Parquet file"},
+		"zip":          {"PK\x03\x04\x00\x00", "unpack it"},
+		"Python console": {"{\n \"name\": \"x\",\n \"context\": {\"trace_id\": \"0x1\"},\n \"kind\": \"SpanKind.SERVER\",\n \"parent_id\": null\n}\n",
+			"console output of the Python SDK; export with OTLP"},
+		"JavaScript console": {"{\n  resource: {\n    attributes: {}\n  },\n  traceId: 'abc',\n}\n", "console output of the JavaScript SDK"},
+		"Java logging":       {"INFO: 'GET' : 0af7651916cd43dd8448eb211c80319c b7ad6b7169203331 SERVER [tracer: http:1.0]\n", "the Java SDK"},
+		".NET console":       {"Activity.TraceId:            0af7651916cd43dd8448eb211c80319c\n", "the .NET SDK"},
+		"debug exporter":     {"2024-01-01T00:00:00Z\tinfo\tResourceSpans #0\nResource SchemaURL: \n", "the Collector's debug exporter"},
+		"text":               {"hello world\n", "no spans: no JSON object or protobuf message at its start"},
+		"bad gzip":           {"\x1f\x8b\x08bad", "gzip"},
+		"bad zstd":           {"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff", "zstd"},
+		"too deep":           {`{"resourceSpans":` + strings.Repeat("[", 300), "nested deeper than 200 levels; raise --max-depth"},
+		"too deep elsewhere": {`{"x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"resourceSpans":[]}`,
+			"nested deeper than 200 levels; raise --max-depth"},
+		"far too deep": {`{"resourceSpans":[{"x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}]}`,
+			"nested deeper than 200 levels; raise --max-depth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, map[string]string{"a.json": good, "b.json": c.content, "c.json": good})
+			got := readAll(t, Options{}, filepath.Join(dir, "*.json"))
+			if len(got.errs) != 1 {
+				t.Fatalf("errors %v, want one", got.errs)
+			}
+			var fileError *FileError
+			text := got.errs[0].Error()
+			if !errors.As(got.errs[0], &fileError) || filepath.Base(fileError.Name) != "b.json" ||
+				!strings.HasPrefix(text, fileError.Name+": ") || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
+				t.Errorf("error %q, want one line with %q", text, c.want)
+			}
+			if len(got.spans) != 2 {
+				t.Errorf("%d spans, want those of the other two files", len(got.spans))
+			}
+		})
+	}
+}
+
+func TestForcedFormat(t *testing.T) {
+	doc := otlp(otlpSpan("1", ""))
+	got := readStdin(t, Options{Format: "otlp-json"}, `{"batches":`+doc[len(`{"resourceSpans":`):], "-")
+	if len(got.spans) != 1 || got.files[0].Format != "otlp-json" {
+		t.Errorf("%d spans, %v", len(got.spans), got.errs)
+	}
+	got = readStdin(t, Options{Format: "otlp-proto"}, string(protoData(protoSpan(1))), "-")
+	if len(got.spans) != 1 {
+		t.Errorf("%d spans, %v", len(got.spans), got.errs)
+	}
+	for _, format := range Formats() {
+		if format == "otlp-json" || format == "tempo" || format == "jaeger-v3" {
+			continue
+		}
+		if got := readStdin(t, Options{Format: format}, doc, "-"); len(got.spans) != 0 || len(got.errs) != 1 {
+			t.Errorf("%s: %d spans, errors %v; want one error", format, len(got.spans), got.errs)
+		}
+	}
+}
+
+func TestCompressionIsKnownByItsBytes(t *testing.T) {
+	first, second := otlp(otlpSpan("1", "")), otlp(otlpSpan("2", ""))
+	framed := func(messages ...string) string {
+		var out []byte
+		for _, m := range messages {
+			z := zstded(m)
+			out = binary.BigEndian.AppendUint32(out, uint32(len(z)))
+			out = append(out, z...)
+		}
+		return string(out)
+	}
+	want := []string{"a/1 svc|op unspecified 100+100", "a/2 svc|op unspecified 100+100"}
+	for name, content := range map[string]string{
+		"gzip":                  gzipped(first + "\n" + second + "\n"),
+		"two gzip members":      gzipped(first+"\n") + gzipped(second+"\n"),
+		"zstd":                  zstded(first + "\n" + second + "\n"),
+		"two zstd frames":       zstded(first+"\n") + zstded(second),
+		"framed zstd of JSON":   framed(first, second),
+		"framed zstd, long":     framed(first+strings.Repeat(" ", 1<<17), second),
+		"framed zstd of proto":  framed(string(protoData(protoSpan(1))), string(protoData(protoSpan(2)))),
+		"zstd of framed proto":  zstded(frame(protoData(protoSpan(1))) + frame(protoData(protoSpan(2)))),
+		"gzip of proto":         gzipped(string(protoData(protoSpan(1), protoSpan(2)))),
+		"framed zstd, one void": framed(first, "", second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, map[string]string{"traces.json": content})
+			got := readAll(t, Options{}, filepath.Join(dir, "traces.json"))
+			if diff := cmp.Diff(want, showAll(got.spans)); diff != "" || len(got.errs) > 0 || len(got.notes.List()) > 0 {
+				t.Errorf("errors %v, notes %v, spans (-want +got):\n%s", got.errs, got.notes.List(), diff)
+			}
+			if got.files[0].Bytes != int64(len(content)) {
+				t.Errorf("%d bytes, want %d", got.files[0].Bytes, len(content))
+			}
+		})
+	}
+}
+
+func TestCompressedDataThatEndsEarlyKeepsWhatWasRead(t *testing.T) {
+	var doc strings.Builder
+	for i := range 2000 {
+		// Ids that do not compress, so that a part of the file has a part of the spans.
+		doc.WriteString(otlp(otlpSpan(fmt.Sprintf("%016x", uint64(i+1)*0x9e3779b97f4a7c15), "")) + "\n")
+	}
+	frames := zstded(strings.Repeat(otlp(otlpSpan("1", "")), 3))
+	framed := string(binary.BigEndian.AppendUint32(nil, uint32(len(frames)))) + frames
+	for name, content := range map[string]string{
+		"gzip": gzipped(doc.String())[:9000], "zstd": zstded(doc.String())[:9000], "framed": framed + framed[:len(framed)-5],
+	} {
+		if name == "zstd" {
+			content = zstded(doc.String())
+			content = content[:len(content)-100]
+		}
+		got := readStdin(t, Options{}, content, "-")
+		if len(got.spans) == 0 || got.notes.Count(trace.NoteTruncated) == 0 || len(got.errs) > 0 {
+			t.Errorf("%s: %d spans, notes %v, errors %v", name, len(got.spans), got.notes.List(), got.errs)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	line := otlp(otlpSpan("1", "")) + "\n"
+	t.Run("bytes", func(t *testing.T) {
+		bomb := gzipped(strings.Repeat(line, 3) + strings.Repeat("\x00", 1<<22))
+		got := readStdin(t, Options{MaxBytes: 1 << 20}, bomb, "-")
+		if len(got.spans) != 3 || len(got.errs) != 1 ||
+			!strings.Contains(got.errs[0].Error(), "more than 1048576 bytes after decompression; raise --max-bytes") {
+			t.Errorf("%d spans, errors %v", len(got.spans), got.errs)
+		}
+		// A file of just the limit is within it.
+		if got := readStdin(t, Options{MaxBytes: int64(len(line))}, line, "-"); len(got.errs) > 0 || len(got.spans) != 1 {
+			t.Errorf("%d spans, errors %v", len(got.spans), got.errs)
+		}
+		if got := readStdin(t, Options{MaxBytes: int64(len(line)) - 1}, line, "-"); len(got.errs) != 1 {
+			t.Errorf("one byte over the limit: errors %v", got.errs)
+		}
+	})
+	t.Run("depth", func(t *testing.T) {
+		nested := func(n int) string {
+			return otlp(otlpSpan("1", attributes(`{"key":"x","value":`+strings.Repeat("[", n)+strings.Repeat("]", n)+`}`))) + "\n" + line
+		}
+		// The attribute's value stands at depth 10 already.
+		for _, c := range []struct{ n, spans, bad int }{{190, 2, 0}, {191, 1, 1}, {50000, 1, 1}} {
+			got := readStdin(t, Options{}, nested(c.n), "-")
+			if len(got.spans) != c.spans || got.notes.Count(trace.NoteBadLine) != c.bad {
+				t.Errorf("depth %d: %d spans, notes %v", c.n, len(got.spans), got.notes.List())
+			}
+		}
+		if got := readStdin(t, Options{MaxDepth: 300}, nested(191), "-"); len(got.spans) != 2 {
+			t.Errorf("%d spans with a higher limit", len(got.spans))
+		}
+	})
+	t.Run("string", func(t *testing.T) {
+		long := strings.Repeat("é", 100)
+		got := readStdin(t, Options{MaxString: 11}, otlp(otlpSpan("1", `,"name":"`+long+`"`+
+			attributes(`{"key":"peer.service","value":{"stringValue":"`+long+`"}},{"key":"x","value":{"stringValue":"`+long+`"}}`))), "-")
+		if d := got.spans[0].Desc; d.Operation != long[:10] || d.Peer != long[:10] || got.notes.Count(trace.NoteLongText) != 2 {
+			t.Errorf("%+v, notes %v", d, got.notes.List())
+		}
+	})
+}
+
+func TestLongLinesAreRead(t *testing.T) {
+	for _, size := range []int{100 << 10, 2 << 20, 12 << 20} {
+		pad := strings.Repeat("x", size)
+		line := func(id string) string {
+			return otlp(otlpSpan(id, attributes(`{"key":"unwanted","value":{"stringValue":"`+pad+`"}}`))) + "\n"
+		}
+		if got := readStdin(t, Options{}, line("1")+line("2")+line("3"), "-"); len(got.spans) != 3 || len(got.notes.List()) > 0 {
+			t.Errorf("lines of %d bytes: %d spans, notes %v, errors %v", size, len(got.spans), got.notes.List(), got.errs)
+		}
+	}
+}
+
+// TestOrderDoesNotDependOnWorkers reads a folder with long and short files of
+// several shapes.
+func TestOrderDoesNotDependOnWorkers(t *testing.T) {
+	export := string(exportOTLP(70)) // over smallFile, so it is cut into blocks
+	if len(export) <= smallFile {
+		t.Fatalf("only %d bytes", len(export))
+	}
+	pieces := strings.SplitAfter(export, "\n")
+	dir := write(t, map[string]string{
+		"a.jsonl":   export[:len(export)/2] + "\nbroken\n" + strings.Join(pieces[40:], ""),
+		"b.json":    otlp(otlpSpan("1", "")),
+		"c.json":    "broken",
+		"d.pb":      string(exportFrames(130)),
+		"e.json.gz": gzipped(pieces[0] + pieces[1]),
+		"f.json":    strings.ReplaceAll(export, "\n", ""), // no lines: one document behind the other
+	})
+	var want outcome
+	for _, workers := range []int{1, 2, 8} {
+		got := readAll(t, Options{Workers: workers}, dir)
+		if workers == 1 {
+			want = got
+			if len(got.spans) < 30000 || len(got.errs) != 1 || got.notes.Count(trace.NoteBadLine) != 2 {
+				t.Fatalf("%d spans, errors %v, notes %v", len(got.spans), got.errs, got.notes.List())
+			}
+			continue
+		}
+		for i := range want.spans {
+			if a, b := show(want.spans[i]), show(got.spans[i]); a != b {
+				t.Fatalf("%d workers: span %d is %s, want %s", workers, i, b, a)
+			}
+		}
+		if diff := cmp.Diff(want.counts, got.counts); diff != "" {
+			t.Errorf("%d workers: batches (-want +got):\n%s", workers, diff)
+		}
+		if diff := cmp.Diff(want.notes.List(), got.notes.List()); diff != "" {
+			t.Errorf("%d workers: notes (-want +got):\n%s", workers, diff)
+		}
+		if fmt.Sprint(want.errs, want.names()) != fmt.Sprint(got.errs, got.names()) {
+			t.Errorf("%d workers: errors %v of files %s", workers, got.errs, got.names())
+		}
+	}
+}
+
+func TestShapeDoesNotMatter(t *testing.T) {
+	export := string(exportOTLP(3))
+	want := readStdin(t, Options{}, export, "-")
+	docs := strings.Split(strings.TrimSpace(export), "\n")
+	for name, content := range map[string]string{
+		"an array": "[" + strings.Join(docs, ",") + "]", "back to back": strings.Join(docs, ""),
+		"pretty": strings.NewReplacer("{\"", "{\n \"", "],", "],\n").Replace(export),
+	} {
+		got := readStdin(t, Options{}, content, "-")
+		if len(got.spans) != len(want.spans) {
+			t.Fatalf("%s: %d spans, want %d", name, len(got.spans), len(want.spans))
+		}
+		for i := range want.spans {
+			if show(got.spans[i]) != show(want.spans[i]) {
+				t.Fatalf("%s: span %d is %s, want %s", name, i, show(got.spans[i]), show(want.spans[i]))
+			}
+		}
+	}
+}
+
+func TestDescriptionsAreShared(t *testing.T) {
+	got := readStdin(t, Options{}, string(exportOTLP(3)), "-")
+	byContent := make(map[trace.Desc]*trace.Desc)
+	for _, s := range got.spans {
+		if d := byContent[*s.Desc]; d != nil && d != s.Desc {
+			t.Fatalf("two descriptions with %+v", *d)
+		}
+		byContent[*s.Desc] = s.Desc
+	}
+	if len(byContent) != 30 { // 10 services on 3 nodes
+		t.Errorf("%d descriptions, want 30", len(byContent))
+	}
+}
+
+func TestLargeDocumentsComeInBatches(t *testing.T) {
+	spans := make([]string, 3*batchSpans)
+	for i := range spans {
+		spans[i] = otlpSpan(fmt.Sprintf("%x", i+1), "")
+	}
+	got := readStdin(t, Options{}, otlp(spans...), "-")
+	if diff := cmp.Diff([]int{batchSpans, batchSpans, batchSpans}, got.counts); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	// Spans before their resource must wait, all others must not.
+	late := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Join(spans[:batchSpans+5], ",") + `]}],` +
+		`"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"svc"}}]}},` + otlp(spans...)[len(`{"resourceSpans":[`):]
+	got = readStdin(t, Options{}, late, "-")
+	if diff := cmp.Diff([]int{batchSpans + 5, batchSpans, batchSpans, batchSpans}, got.counts); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	for _, s := range got.spans {
+		if s.Desc.Service != "svc" {
+			t.Fatalf("span without its service: %s", show(s))
+		}
+	}
+}
+
+func TestCutAnywhereKeepsTheLinesBefore(t *testing.T) {
+	content := otlp(otlpSpan("1", "")) + "\n" + otlp(otlpSpan("2", "")) + "\n" + otlp(otlpSpan("3", "")) + "\n"
+	for n := range len(content) {
+		got := readStdin(t, Options{}, content[:n], "-")
+		whole := strings.Count(content[:n], "\n")
+		if len(got.spans) < whole || len(got.spans) > whole+1 {
+			t.Fatalf("cut at byte %d: %d spans, want those of %d lines", n, len(got.spans), whole)
+		}
+		if len(got.spans) == 0 && len(got.errs) != 1 {
+			t.Fatalf("cut at byte %d: no spans and errors %v", n, got.errs)
+		}
+	}
+	framed := frame(protoData(protoSpan(1))) + frame(protoData(protoSpan(2)))
+	for n := len(framed) / 2; n < len(framed); n++ {
+		if got := readStdin(t, Options{}, framed[:n], "-"); len(got.spans) < 1 {
+			t.Fatalf("cut at byte %d: no spans, errors %v", n, got.errs)
+		}
+	}
+}
+
+func TestNotesNameThePlace(t *testing.T) {
+	dir := write(t, map[string]string{
+		"lines.jsonl": otlp(otlpSpan("1", "")) + "\n\nbroken\n" + otlp(otlpSpan("2", `,"kind":99`)) + "\n",
+		"doc.json":    otlp(otlpSpan("1", "")) + " broken",
+	})
+	lines, doc := filepath.Join(dir, "lines.jsonl"), filepath.Join(dir, "doc.json")
+	notes := readAll(t, Options{}, lines).notes
+	want := []trace.Note{
+		{Kind: trace.NoteBadKind, Count: 1, Example: strings.Repeat("0", 31) + "a/0000000000000002", Where: lines + ":4"},
+		{Kind: trace.NoteBadLine, Count: 1, Where: lines + ":3"},
+	}
+	if diff := cmp.Diff(want, notes.List()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	notes = readAll(t, Options{}, doc).notes
+	want = []trace.Note{{Kind: trace.NoteBadLine, Count: 1, Where: fmt.Sprintf("%s: byte %d", doc, len(otlp(otlpSpan("1", ""))))}}
+	if diff := cmp.Diff(want, notes.List()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestProgressReachesTheTotal(t *testing.T) {
+	dir := write(t, map[string]string{"a.json": otlp(otlpSpan("1", "")), "b.jsonl": string(exportOTLP(70))})
+	var last, total int64
+	readAll(t, Options{Progress: func(done, all int64) {
+		if done < last || done > all {
+			t.Errorf("%d of %d after %d", done, all, last)
+		}
+		last, total = done, all
+	}}, dir)
+	if last != total || total == 0 {
+		t.Errorf("ended at %d of %d bytes", last, total)
+	}
+}
+
+func TestReadingTwiceGivesTheSame(t *testing.T) {
+	dir := write(t, map[string]string{"a.json": otlp(otlpSpan("1", ""), otlpSpan("2", ""))})
+	src, err := Open([]string{dir}, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		n := 0
+		for b, err := range src.Batches(context.Background()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(b.Spans)
+		}
+		if n != 2 {
+			t.Errorf("%d spans, want 2", n)
+		}
+	}
+}
+
+// TestStoppingEarlyLeavesNothingBehind ends reading by break and by context,
+// again and again, and counts goroutines.
+func TestStoppingEarlyLeavesNothingBehind(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.jsonl": string(exportOTLP(100)), "b.json": strings.ReplaceAll(string(exportOTLP(100)), "\n", ""),
+		"c.pb": string(exportFrames(100)), "d.json": otlp(otlpSpan("1", "")),
+	})
+	before := runtime.NumGoroutine()
+	for i := range 20 {
+		src, err := Open([]string{dir}, nil, Options{Workers: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		batches, last := 0, error(nil)
+		for _, err := range src.Batches(ctx) {
+			last = err
+			if batches++; batches == 1+i/2 {
+				if i%2 == 0 {
+					break
+				}
+				cancel()
+			}
+		}
+		if i%2 == 1 && !errors.Is(last, context.Canceled) {
+			t.Errorf("the last error is %v", last)
+		}
+		cancel()
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for runtime.NumGoroutine() > before {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestContextThatHasEndedGivesOnlyItsError(t *testing.T) {
+	dir := write(t, map[string]string{"a.json": otlp(otlpSpan("1", ""))})
+	src, err := Open([]string{dir}, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var errs []error
+	for _, err := range src.Batches(ctx) {
+		errs = append(errs, err)
+	}
+	if len(errs) != 1 || !errors.Is(errs[0], context.Canceled) {
+		t.Errorf("%v", errs)
+	}
+}
+
+type brokenReader struct{ io.Reader }
+
+func (b brokenReader) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err == io.EOF {
+		err = errors.New("device on fire")
+	}
+	return n, err
+}
+
+func TestReadErrorsKeepTheSpansBefore(t *testing.T) {
+	for _, content := range []string{otlp(otlpSpan("1", "")), otlp(otlpSpan("1", "")) + "\n" + otlp(otlpSpan("2", "")) + "\n",
+		string(protoData(protoSpan(1))), frame(protoData(protoSpan(1)))} {
+		src, err := Open([]string{"-"}, brokenReader{strings.NewReader(content)}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spans, last := 0, error(nil)
+		for b, err := range src.Batches(context.Background()) {
+			spans += len(b.Spans)
+			last = err
+		}
+		if spans == 0 || last == nil || last.Error() != "-: device on fire" {
+			t.Errorf("%.20q: %d spans, error %v", content, spans, last)
+		}
+	}
+}
