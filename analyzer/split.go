@@ -288,6 +288,7 @@ func flags(h *profile.Hop) []string {
 		{"optional", h.Optional},
 		{"retried", h.Retried},
 		{"server_side_only", h.ServerOnly},
+		{"server_spans_missing", h.Unanswered > 0},
 	} {
 		if f.set {
 			out = append(out, f.name)
@@ -303,7 +304,7 @@ func (e *endpoint) overlaps() {
 		for a := range e.p.Hops[:b] {
 			x, y := &e.p.Hops[a], &e.p.Hops[b]
 			planned := func(h *profile.Hop) bool { return h.Kind == profile.KindCall || h.Kind == profile.KindStage }
-			if x.Parent == y.Parent && planned(x) && planned(y) && !after(b, a) {
+			if x.Parent == y.Parent && planned(x) && planned(y) && !after(b, a) && (x.Slot == 0 || x.Slot != y.Slot) {
 				e.Hops[a].Overlaps, e.Hops[b].Overlaps = true, true
 			}
 		}
@@ -392,7 +393,11 @@ func (e *endpoint) plan(problem *budget.Problem) {
 		h.CutRatio = Some(from.Duration.FractionAbove(share))
 		if h.CallsPerTraceP99 > 1 || h.MaxAttempts > 1 {
 			attempt, _ := from.Attempt.At(quantile.P99)
-			h.AttemptTimeout = Some(budget.AttemptTimeout(share, attempt, h.P99.V, h.Floor.V))
+			timeout := budget.AttemptTimeout(share, attempt, h.P99.V, h.Floor.V)
+			if timeout >= e.Quantum {
+				timeout -= timeout % e.Quantum
+			}
+			h.AttemptTimeout = Some(timeout)
 		}
 	}
 	if s.Feasible {
@@ -510,7 +515,8 @@ func (e *endpoint) verdict(i int) string {
 }
 
 // moves says what loose hops could give: all over five times their P99, to the
-// hop with the least room that is neither their caller nor their callee.
+// hop that lacks most to the upper bound of its P99 and is neither their caller
+// nor their callee.
 func (e *endpoint) moves() {
 	related := func(a, b int) bool {
 		for ; b >= 0; b = e.p.Hops[b].Parent {
@@ -531,7 +537,7 @@ func (e *endpoint) moves() {
 			if to.Verdict != VerdictTight && to.Verdict != VerdictOver || related(i, j) || related(j, i) {
 				continue
 			}
-			if best < 0 || e.room(j) < e.room(best) {
+			if best < 0 || e.lacks(j) > e.lacks(best) {
 				best = j
 			}
 		}
@@ -543,6 +549,16 @@ func (e *endpoint) moves() {
 		}
 	}
 	slices.SortStableFunc(e.Moves, func(a, b Move) int { return cmp.Compare(b.Amount, a.Amount) })
+}
+
+// lacks is what a hop is short of the upper bound of its P99, or of the largest
+// call seen where there is no bound, ns.
+func (e *endpoint) lacks(i int) int64 {
+	bound := e.estimate[i].Hi
+	if !e.estimate[i].HiKnown {
+		bound = e.Hops[i].Max.V
+	}
+	return bound - e.Hops[i].given().V
 }
 
 // room is how many times its P99 a hop is given.
@@ -575,7 +591,7 @@ func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
 func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
 	if e.Traces < 100 {
-		say("only %d requests: every figure is a first look, no recommendation", e.Traces)
+		say("only %s: every figure is a first look, no recommendation", count(e.Traces, "request"))
 	} else if low {
 		say("the suggested budget rests on %d requests: take it as a first guess", e.Traces)
 	}
@@ -594,6 +610,11 @@ func (e *endpoint) warn(a *analysis, low bool) {
 		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
 			say("%s: %d attempts of %.4g ms are more than its BUDGET; at most %d fit", h.Label, attempts,
 				float64(h.AttemptTimeout.V)/1e6, h.Share.V/max(h.AttemptTimeout.V, 1))
+		}
+	}
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Unanswered; n > 0 {
+			say("%s: %d of its calls have no SERVER span: those that hung may be missing elsewhere too", e.Hops[i].Label, n)
 		}
 	}
 	if name := map[int64]string{1e6: "1 ms", 1e7: "10 ms", 1e9: "1 s"}[e.Resolution]; name != "" {
@@ -618,4 +639,12 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -239,7 +239,9 @@ func (s *solver) solve(budget float64, strategy Strategy, out *Solution) {
 	copy(out.Least, s.median)
 	out.MinBudget = roundUp(least, s.p.Quantum)
 	if !fits(least, budget) {
-		out.Binding = s.binding(0, out.Binding)
+		if out.Binding = s.binding(0, out.Binding); len(out.Binding) == 0 {
+			out.Binding = append(out.Binding, 0)
+		}
 		return
 	}
 	out.Feasible = true
@@ -365,41 +367,32 @@ func (s *solver) caps(budget float64, out *Solution) {
 	}
 }
 
-// binding appends the hops of the longest chain of least budgets under h, with
-// the chains below them.
+// binding appends the hops of the longest chain of least budgets under h, each
+// followed by the chain below it; nothing where the floor of h is what binds.
 func (s *solver) binding(h int, chain []int) []int {
 	c := s.children(h)
 	f := &s.filling
 	hop := &s.p.Hops[h]
-	if len(c.hops) > 0 {
-		v := gather(f.v, &c, s.median)
-		longest := c.ending(v, f.head)
-		if hop.need(longest, minSelfLevel) >= max(hop.Floor, 0) {
-			var path []int32
-			at := slices.Index(f.head[:len(c.hops)], longest)
-			for at >= 0 {
-				path = append(path, c.hops[at])
-				before := 0.0
-				previous := -1
-				for _, p := range c.before(at) {
-					if f.head[p] > before || previous < 0 {
-						previous, before = int(p), f.head[p]
-					}
-				}
-				at = previous
-			}
-			slices.Reverse(path)
-			for _, k := range path {
-				chain = append(chain, int(k))
-				if s.kidsOf[k] < s.kidsOf[k+1] {
-					chain = s.binding(int(k), chain)
-				}
-			}
-			return chain
-		}
+	if len(c.hops) == 0 {
+		return chain
 	}
-	if h == 0 {
-		chain = append(chain, 0)
+	longest := c.ending(gather(f.v, &c, s.median), f.head)
+	if hop.need(longest, minSelfLevel) < hop.Floor {
+		return chain
+	}
+	var path []int32 // from the last hop to the first
+	for at := slices.Index(f.head[:len(c.hops)], longest); at >= 0; {
+		path = append(path, c.hops[at])
+		before := -1
+		for _, p := range c.before(at) {
+			if before < 0 || f.head[p] > f.head[before] {
+				before = int(p)
+			}
+		}
+		at = before
+	}
+	for _, k := range slices.Backward(path) {
+		chain = s.binding(int(k), append(chain, int(k)))
 	}
 	return chain
 }

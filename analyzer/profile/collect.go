@@ -36,6 +36,8 @@ type measured struct {
 
 	tallies     []tally // by sampling threshold, ascending
 	failed      int
+	paired      int // calls with both halves
+	unanswered  int // CLIENT spans without a SERVER half
 	maxAttempts int
 	retried     bool
 	looped      bool
@@ -406,7 +408,13 @@ func (w *worker) measure(e *collected, weight uint64) {
 		m.tally(weight).calls++
 		call := &calls[in.call]
 		m.serverOnly = m.serverOnly || call.ServerOnly
+		if call.Callee == call.Span && spans[call.Span].Kind == trace.KindClient {
+			m.unanswered++
+		}
 		if call.Callee != call.Span {
+			m.paired++
+		}
+		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
 			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
 		}
 		if call.Shift != 0 {
@@ -556,6 +564,8 @@ func (m *measured) merge(o *measured) {
 		sum.whole += t.whole
 	}
 	m.failed += o.failed
+	m.paired += o.paired
+	m.unanswered += o.unanswered
 	m.maxAttempts = max(m.maxAttempts, o.maxAttempts)
 	m.retried = m.retried || o.retried
 	m.looped = m.looped || o.looped

@@ -57,6 +57,7 @@ type Hop struct {
 	Looped        bool           // at least one operation called again after a success
 	Hedged        bool           // at least one operation sent a second call beside the first
 	ServerOnly    bool           // measured at the callee alone: a lower bound
+	Unanswered    int            // calls without a SERVER half, where others have one: the callee hung, or its span was lost
 	Optional      bool           // Presence < 1
 	Failed        int            // operations that ended in an error that is not about time
 

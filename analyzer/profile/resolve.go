@@ -126,6 +126,9 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	for _, t := range m.tallies {
 		hop.Calls += t.operations
 	}
+	if m.paired > 0 {
+		hop.Unanswered = m.unanswered
+	}
 	if def.parent >= 0 {
 		hop.Parent = place[def.parent]
 		parent := &done[hop.Parent]

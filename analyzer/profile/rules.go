@@ -192,6 +192,7 @@ func (ev *evidence) layout(o Options) *layout {
 		gone[i] = key.Kind == trace.CallStep && !o.Steps || key.Kind == trace.CallStage && p.wrapper()
 	}
 	kept := ev.keep(gone, o.MaxHops)
+	same := ev.unanswered()
 	type hopKey struct {
 		parent int32
 		key    trace.Key
@@ -201,7 +202,8 @@ func (ev *evidence) layout(o Options) *layout {
 	index := make(map[hopKey]int32)
 	owner := make([]int32, n) // hop that the calls of a path belong to, or are
 	for i := range n {
-		parent, key := ev.paths.At(int32(i))
+		parent, _ := ev.paths.At(int32(i))
+		_, key := ev.paths.At(same[i])
 		up := int32(-1)
 		if parent >= 0 {
 			up = owner[parent]
@@ -213,8 +215,8 @@ func (ev *evidence) layout(o Options) *layout {
 			}
 			continue
 		}
-		hk := hopKey{up, key, l.async[i], false}
-		if !kept[i] {
+		hk := hopKey{up, key, l.async[same[i]], false}
+		if !kept[same[i]] {
 			hk.key, hk.other = trace.Key{Operation: OtherOperation, Kind: trace.CallRPC}, true
 			l.folded++
 		}
@@ -227,6 +229,44 @@ func (ev *evidence) layout(o Options) *layout {
 		owner[i], l.hopOf[i] = h, h
 	}
 	return l
+}
+
+// unanswered finds, for each path, the path whose calls it belongs to: itself,
+// or for calls without any SERVER half, the one sibling whose CLIENT halves
+// have the same operation.
+//
+//	CLIENT Score |----------|       the callee is known: risk
+//	SERVER Score   |------|
+//	CLIENT Score |----timeout----|  risk again, though its span is missing
+func (ev *evidence) unanswered() []int32 {
+	type clientOp struct {
+		parent int32
+		op     string
+	}
+	answered := make(map[clientOp]int32) // -1: several callees
+	for i := range ev.nodes {
+		parent, _ := ev.paths.At(int32(i))
+		for _, op := range ev.nodes[i].clientOps {
+			key := clientOp{parent, op}
+			if _, ok := answered[key]; ok {
+				answered[key] = -1
+			} else {
+				answered[key] = int32(i)
+			}
+		}
+	}
+	same := make([]int32, len(ev.nodes))
+	for i := range same {
+		same[i] = int32(i)
+		parent, key := ev.paths.At(int32(i))
+		if key.Kind != trace.CallRPC || ev.nodes[i].paired || ev.nodes[i].serverOnly {
+			continue
+		}
+		if j, ok := answered[clientOp{parent, key.Operation}]; ok && j >= 0 {
+			same[i] = j
+		}
+	}
+	return same
 }
 
 func hopKind(k trace.CallKind, async bool) HopKind {

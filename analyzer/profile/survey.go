@@ -78,6 +78,13 @@ type pathEvidence struct {
 	detached [len(resolutions)]int // started later than the parent's end by more than it
 	early    int                   // a SERVER span without CLIENT span that started before its parent: clocks differ
 
+	// Operations of the CLIENT halves, of calls with a SERVER half. Where the
+	// SERVER half is missing (the callee hung, or its export was lost) that is
+	// all there is to tell what was called.
+	clientOps  []string
+	paired     bool
+	serverOnly bool // SERVER spans without CLIENT half
+
 	wraps int // covered at least 90 % of the endpoint's span
 }
 
@@ -142,10 +149,24 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 		if c.Kind == trace.CallStage && 10*c.Duration() >= 9*root.Duration() {
 			p.wraps++
 		}
+		switch {
+		case c.Callee != c.Span:
+			p.paired = true
+			p.addClientOp(t.Spans[c.Span].Desc.Operation)
+		case t.Spans[c.Span].Kind == trace.KindServer:
+			p.serverOnly = true
+		}
 		p.judge(tree, c)
 		ev.fit(tree, c)
 	}
 	return true
+}
+
+// addClientOp keeps the operations sorted and unique.
+func (p *pathEvidence) addClientOp(op string) {
+	if i, found := slices.BinarySearch(p.clientOps, op); !found {
+		p.clientOps = slices.Insert(p.clientOps, i, op)
+	}
 }
 
 // resolution counts of which whole units a time is a multiple.
@@ -260,6 +281,11 @@ func (p *pathEvidence) merge(o *pathEvidence) {
 	p.judged += o.judged
 	p.early += o.early
 	p.wraps += o.wraps
+	p.paired = p.paired || o.paired
+	p.serverOnly = p.serverOnly || o.serverOnly
+	for _, op := range o.clientOps {
+		p.addClientOp(op)
+	}
 	for r := range p.outlived {
 		p.outlived[r] += o.outlived[r]
 		p.detached[r] += o.detached[r]

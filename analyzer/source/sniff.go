@@ -362,7 +362,7 @@ func sniffObject(dec *jsontext.Decoder) (format string, refused, err error) {
 		case "SpanContext":
 			return "stdouttrace", nil, nil
 		case "traces":
-			return "", errTempoSearch, nil
+			return "", errTempoSearch, io.EOF
 		case "traceId":
 			traceID = true
 		case "id":

@@ -355,8 +355,7 @@ type pending struct {
 
 // Build makes the call tree of the request that enters trace t at span entry.
 // A CLIENT span and the SERVER spans right under it are one call; so are a
-// CLIENT span and the CLIENT spans of the same service right under it, which
-// are its attempts. INTERNAL and unmeasured spans are transparent: what they
+// CLIENT span and its attempts, see isAttempt. INTERNAL and unmeasured spans are transparent: what they
 // called belongs to the call they worked for. An entry that is unmeasured has
 // no tree: Calls is empty.
 func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
@@ -401,7 +400,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	case at.client && t.isHalf(at.span):
 		tr.push(at.span, pending{owner: at.owner, shift: at.shift + tr.Calls[at.owner].Shift})
 		return
-	case at.client && t.isAttempt(at.span):
+	case at.client && (t.isAttempt(at.span) || t.isPart(at.span)):
 		tr.push(at.span, at)
 		return
 	case s.Kind == KindProducer, s.Kind == KindConsumer, s.Is(FlagFollowsFrom):
@@ -459,23 +458,32 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 }
 
 // isAttempt tells whether a span is one try of the logical call that its parent
-// reports: a CLIENT span right under a CLIENT span of the same service.
+// reports: right under a CLIENT span of the same service, a CLIENT span, or an
+// INTERNAL one for the same operation as gRPC makes them.
 //
 //	Sent.m    |--------------------------|
 //	Attempt.m |-----| |-----|  |---------|
 func (t *Trace) isAttempt(child int32) bool {
 	p, c := &t.Spans[t.Parent[child]], &t.Spans[child]
-	return c.Kind == KindClient && p.Kind == KindClient && p.Desc.Service == c.Desc.Service && !c.Is(FlagFollowsFrom)
+	return p.Kind == KindClient && p.Desc.Service == c.Desc.Service && !c.Is(FlagFollowsFrom) &&
+		(c.Kind == KindClient || c.Kind == KindInternal && c.Desc.Operation == p.Desc.Operation)
 }
 
-// isHalf tells whether a span right under a CLIENT span is its SERVER half.
+// isPart tells whether a span below a CLIENT span reports a part of the call,
+// such as a connect or a wrapper around the request that was sent.
+func (t *Trace) isPart(child int32) bool {
+	p, c := &t.Spans[t.Parent[child]], &t.Spans[child]
+	return c.Kind == KindInternal && p.Desc.Service == c.Desc.Service && !c.Is(FlagFollowsFrom) && !t.step[child]
+}
+
+// isHalf tells whether a span below a CLIENT span is its SERVER half.
 func (t *Trace) isHalf(child int32) bool {
 	c := &t.Spans[child]
 	return c.Kind == KindServer && !c.Is(FlagUnmeasured) && !c.Is(FlagFollowsFrom)
 }
 
-// foldedServer looks for the SERVER half of a CLIENT span, right under it or
-// under its attempts: the half that ended last is the one that answered. It
+// foldedServer looks for the SERVER half of a CLIENT span, under it, its attempts
+// and its parts: the half that ended last is the one that answered. It
 // sets what is known of attempts.
 func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 	t := tr.Trace
@@ -497,6 +505,8 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 			case t.isAttempt(c):
 				attempts++
 				longest = max(longest, t.Spans[c].Duration)
+				tr.stack = append(tr.stack, pending{span: c})
+			case t.isPart(c):
 				tr.stack = append(tr.stack, pending{span: c})
 			}
 		}

@@ -1,0 +1,127 @@
+package source
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// readDirect reads content through everything a file goes through, but on this
+// goroutine, so that the fuzzer sees which code an input reaches.
+func readDirect(t *testing.T, opts Options, content []byte) (spans []trace.Span, errs []error) {
+	src, err := Open([]string{"-"}, bytes.NewReader(content), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReader(src.opts, &src.in)
+	r.emit = func(res result) bool {
+		spans = append(spans, res.spans...)
+		if res.err != nil {
+			errs = append(errs, res.err)
+		}
+		return true
+	}
+	src.readFile(r, &openFile{File: trace.File{Name: "-"}, total: new(atomic.Int64), in: src.files[0]})
+	return spans, errs
+}
+
+// fuzzReader holds a format, found or forced, to what every reader promises.
+func fuzzReader(f *testing.F, format string, seeds ...string) {
+	for _, s := range seeds {
+		f.Add([]byte(s))
+		f.Add([]byte(s[:len(s)/2]))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		limits := Options{MaxBytes: 1 << 20, MaxDepth: 20, MaxString: 1 << 10}
+		for _, forced := range []string{"", format} {
+			limits.Format = forced
+			spans, errs := readDirect(t, limits, content)
+			for _, s := range spans {
+				if s.Desc == nil || s.TraceID.IsZero() || s.ID.IsZero() {
+					t.Fatalf("span %+v has no description or no id", s)
+				}
+				if s.Is(trace.FlagUnmeasured) && s.Duration != 0 {
+					t.Errorf("an unmeasured span has a duration: %s", show(s))
+				}
+				if s.Start < 0 || s.Duration > 0 && s.End() < 0 {
+					t.Errorf("times overflow: %s", show(s))
+				}
+				if len(s.Desc.Operation) > 4*limits.MaxString {
+					t.Errorf("an operation of %d bytes", len(s.Desc.Operation))
+				}
+				if s.Stamp != nil && s.Stamp.Limit < 0 {
+					t.Errorf("a negative limit: %s", show(s))
+				}
+			}
+			if len(errs) > 1 {
+				t.Errorf("more than one error for a file: %v", errs)
+			}
+		}
+	})
+}
+
+func FuzzOTLPJSON(f *testing.F) {
+	doc := otlp(otlpSpan("1", `,"kind":2,"parentSpanId":"2","links":[{"traceId":"a","spanId":"9"}],"status":{"code":2},"traceState":"ot=th:8"`+
+		attributes(`{"key":"http.route","value":{"stringValue":"/u/{id}"}},{"value":{"doubleValue":0.8},"key":"latency_budget.limit"}`)))
+	fuzzReader(f, "otlp-json", doc, doc+"\n"+doc+"\n", "["+doc+"]", doc+"\n{broken\n"+doc, "\x00\x00"+doc,
+		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ="}]}],"resource":{}}]}`,
+		gzipped(doc), zstded(doc))
+}
+
+func FuzzOTLPProto(f *testing.F) {
+	msg := protoData(protoSpan(1, protoAttr(9, "http.status_code", varint(3, 504)), sub(13, str(1, protoID(0xa, 16)), str(2, protoID(9, 8)))))
+	fuzzReader(f, formatProto, string(msg), frame(msg)+frame(msg), string(msg)+string(msg))
+}
+
+func FuzzJaeger(f *testing.F) {
+	span := `{"traceID":"a","spanID":"1","operationName":"op","references":[{"refType":"CHILD_OF","traceID":"a","spanID":"2"}],` +
+		`"startTime":100,"duration":50,"processID":"p1","tags":[{"key":"span.kind","value":"client"}]}`
+	fuzzReader(f, "jaeger", `{"data":[{"spans":[`+span+`],"processes":{"p1":{"serviceName":"svc","tags":[]}}}]}`,
+		`{"processes":{"p1":{}},"spans":[`+span+`,`+span+`]}`, span+"\n"+span, `[{"spans":[`+span+`],"data":[{"spans":[`+span+`]}]}]`)
+}
+
+func FuzzJaegerV3(f *testing.F) {
+	doc := `{"result":` + otlp(otlpSpan("1", "")) + `}`
+	fuzzReader(f, "jaeger-v3", doc, doc+doc)
+}
+
+func FuzzZipkin(f *testing.F) {
+	fuzzReader(f, "zipkin",
+		`[{"traceId":"a","id":"1","kind":"CLIENT","timestamp":1,"duration":2,"localEndpoint":{"serviceName":"s"},"tags":{"error":"x"}}]`,
+		`[[{"traceId":"a","id":"1","annotations":[{"value":"cs","timestamp":1,"endpoint":{"serviceName":"s"}},{"value":"cr","timestamp":5}],`+
+			`"binaryAnnotations":[{"key":"sa","value":true,"endpoint":{"serviceName":"b"}}]}]]`)
+}
+
+func FuzzTempo(f *testing.F) {
+	doc := otlp(otlpSpan("1", ""))
+	fuzzReader(f, "tempo", `{"batches":`+doc[len(`{"resourceSpans":`):], `{"trace":`+doc+`}`)
+}
+
+func FuzzStdouttrace(f *testing.F) {
+	fuzzReader(f, "stdouttrace", `{"Name":"op","SpanContext":{"TraceID":"aa","SpanID":"1","TraceState":""},"Parent":{"SpanID":"2"},"SpanKind":2,`+
+		`"StartTime":"2024-02-06T11:15:06.611334019Z","EndTime":"2024-02-06T11:15:07Z","Attributes":[{"Key":"error","Value":{"Value":true}}],`+
+		`"Links":[{"SpanContext":{"SpanID":"1"}}],"Status":{"Code":"Error"},"Resource":null}`)
+}
+
+func FuzzID(f *testing.F) {
+	for _, s := range []string{"1", "0x5b8e", "W47/95gDgQPSabYzgT/GDA==", "zzz", "VFJBQ0VJRDE=", "e5bf1e7dff7df7fd37d35d7776e6bd6fad"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, opaque := range []bool{false, true} {
+			var id [16]byte
+			state := parseID(id[:], []byte(s), opaque)
+			if (state == idOK || state == idDoubleDecoded) && zeroIsEmpty(id[:]) == idEmpty {
+				t.Errorf("%q: state %d but the id is zero", s, state)
+			}
+			if state == idOK {
+				var again [16]byte
+				if parseID(again[:], []byte(trace.TraceID(id).String()), opaque) != idOK || again != id {
+					t.Errorf("%q: %x is read back as %x", s, id, again)
+				}
+			}
+		}
+	})
+}
