@@ -400,9 +400,14 @@ func (e *endpoint) plan(problem *budget.Problem) {
 			h.AttemptTimeout = Some(timeout)
 		}
 	}
-	if s.Feasible {
+	switch {
+	case !s.Feasible:
+		e.Reserve = max(int64(problem.Hops[0].Reserve), e.Hops[0].SelfP50.V)
+	default:
 		e.Reserve = int64(s.Reserve[0])
-		e.WorstCase = Some(int64(s.WorstCase))
+		if s.WorstCase > 0 {
+			e.WorstCase = Some(int64(s.WorstCase))
+		}
 	}
 }
 

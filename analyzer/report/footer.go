@@ -58,9 +58,9 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	}
 	misses := rate(s.e.DeadlineMissRatio)
 	if s.narrow {
-		return endpoint, []string{budget, fmt.Sprintf("%d requests, %s miss it today", s.e.Traces, misses)}
+		return endpoint, []string{budget, fmt.Sprintf("%s, %s miss it today", requests(s.e.Traces), misses)}
 	}
-	facts = []string{budget, fmt.Sprintf("%s of %d requests miss it today", misses, s.e.Traces)}
+	facts = []string{budget, fmt.Sprintf("%s of %s miss it today", misses, requests(s.e.Traces))}
 	q := s.e.Duration
 	switch few := len(s.e.Hops) > 0 && fewCalls(&s.e.Hops[0]); {
 	case few && q.Max.Known:
@@ -73,6 +73,13 @@ func (s *sheet) title() (endpoint string, facts []string) {
 		facts = append(facts, p99)
 	}
 	return endpoint, facts
+}
+
+func requests(n int) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return fmt.Sprintf("%d requests", n)
 }
 
 // footer returns the statements about one endpoint in their fixed order. The
@@ -109,11 +116,14 @@ func (s *sheet) budgetLine() string {
 	if !s.e.Feasible {
 		return strings.Join(append(parts, s.infeasibleLine()), " ")
 	}
-	if !s.narrow {
+	if !s.narrow && !s.alone() {
 		parts = append(parts, "Strict shares: sequential hops and own time fit into the parent's share.")
 	}
+	if s.alone() {
+		return strings.Join(append(parts, "Nothing to split: no call was seen below the endpoint."), " ")
+	}
 	if p := s.e.Replay; p == nil {
-		parts = append(parts, "What they would cut as hard timeouts was not replayed.")
+		parts = append(parts, "Too few requests to predict what they would cut as hard timeouts.")
 	} else {
 		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut) + " of good requests"
 		if p.Folds > 1 && !s.narrow {
@@ -137,18 +147,42 @@ func (s *sheet) infeasibleLine() string {
 	if len(s.e.BindingChain) == 0 {
 		return text
 	}
-	chain := make([]string, len(s.e.BindingChain))
-	for i, id := range s.e.BindingChain {
-		chain[i] = s.called(id)
-		if h := s.hop(id); h != nil && h.Floor.Known {
-			chain[i] += " (" + measured(h.Floor.V) + ")"
+	// What lies below a hop of the chain is part of its floor, so it is named
+	// inside of it.
+	var chain []string
+	top := 0
+	for _, id := range s.e.BindingChain {
+		h := s.hop(id)
+		if h == nil {
+			continue
+		}
+		name := s.called(id)
+		if h.Floor.Known {
+			name += " " + measured(h.Floor.V)
+		}
+		if len(chain) == 0 || h.Depth <= top {
+			top = h.Depth
+			chain = append(chain, name)
+		} else {
+			chain[len(chain)-1] += " (in it " + name + ")"
 		}
 	}
 	text += " The chain that binds, with its floors: " + strings.Join(chain, s.then)
 	if s.e.Reserve > 0 {
-		text += ", and " + s.about(s.e.Reserve) + " reserve"
+		text += ", and " + s.about(s.e.Reserve) + " of own time"
 	}
 	return text + "."
+}
+
+// alone tells whether the endpoint has no hop that its budget could be split
+// over.
+func (s *sheet) alone() bool {
+	for i := range s.e.Hops[1:] {
+		if k := s.e.Hops[1+i].Kind; k == analyzer.HopCall || k == analyzer.HopStage {
+			return false
+		}
+	}
+	return true
 }
 
 // mostFalseCut is the ratio of good requests cut by hard shares above which
@@ -170,6 +204,8 @@ func (s *sheet) timeoutLine() string {
 	switch p := s.e.Replay; {
 	case !s.e.Feasible:
 		parts = append(parts, "None without a plan.")
+	case s.alone():
+		parts = append(parts, "That of the endpoint.")
 	case p == nil:
 		parts = append(parts, "For clients that pass the remaining deadline on.")
 	default:

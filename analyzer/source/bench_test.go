@@ -177,6 +177,67 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
+// exportJaeger makes n traces of 100 spans, each trace on a line of its own.
+func exportJaeger(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var out bytes.Buffer
+	for range n {
+		out.WriteString(`{"spans":[`)
+		traceID := rng.Uint64()
+		for range spansPerLine {
+			fmt.Fprintf(&out, `{"traceID":"%016x","spanID":"%016x","operationName":"/search.Search/Nearby","references":`+
+				`[{"refType":"CHILD_OF","traceID":"%016x","spanID":"%016x"}],"startTime":%d,"duration":%d,"tags":`+
+				`[{"key":"span.kind","type":"string","value":"client"},{"key":"component","type":"string","value":"gRPC"}],`+
+				`"logs":[],"processID":"p%d","warnings":null},`, traceID, rng.Uint64(), traceID, rng.Uint64(),
+				1700000000000000+rng.Int64N(1e12), rng.IntN(1e6), rng.IntN(10))
+		}
+		out.Truncate(out.Len() - 1)
+		out.WriteString(`],"processes":{`)
+		for p := range 10 {
+			fmt.Fprintf(&out, `"p%d":{"serviceName":"service-%d","tags":[{"key":"hostname","value":"node"}]},`, p, p)
+		}
+		out.Truncate(out.Len() - 1)
+		out.WriteString("}}\n")
+	}
+	return out.Bytes()
+}
+
+// exportZipkin makes n lists of 100 spans.
+func exportZipkin(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var out bytes.Buffer
+	for range n {
+		out.WriteString("[")
+		for range spansPerLine {
+			fmt.Fprintf(&out, `{"traceId":"%016x","parentId":"%016x","id":"%016x","kind":"CLIENT","name":"post","timestamp":%d,`+
+				`"duration":%d,"localEndpoint":{"serviceName":"front","ipv4":"10.0.0.1"},"remoteEndpoint":{"serviceName":"back"},`+
+				`"tags":{"http.path":"/visits","http.status_code":"200"}},`, rng.Uint64(), rng.Uint64(), rng.Uint64(),
+				1700000000000000+rng.Int64N(1e12), 1+rng.IntN(1e6))
+		}
+		out.Truncate(out.Len() - 1)
+		out.WriteString("]\n")
+	}
+	return out.Bytes()
+}
+
+// exportStdouttrace makes 100 times n spans.
+func exportStdouttrace(n int) []byte {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var out bytes.Buffer
+	for range n * spansPerLine {
+		fmt.Fprintf(&out, `{"Name":"GET","SpanContext":{"TraceID":"%016x%016x","SpanID":"%016x","TraceFlags":"01","TraceState":"",`+
+			`"Remote":false},"Parent":{"TraceID":"%032x","SpanID":"%016x"},"SpanKind":2,"StartTime":"2024-02-06T11:15:06.611334019Z",`+
+			`"EndTime":"2024-02-06T11:15:06.612334019Z","Attributes":[{"Key":"http.route","Value":{"Type":"STRING","Value":"/u/{id}"}}],`+
+			`"Status":{"Code":"Unset"},"Resource":[{"Key":"service.name","Value":{"Type":"STRING","Value":"svc"}}]}`+"\n",
+			rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64(), rng.Uint64())
+	}
+	return out.Bytes()
+}
+
+func BenchmarkJaeger(b *testing.B) {
+	benchmarkTask(b, "jaeger", lines, exportJaeger(40))
+}
+
 // TestAllocations holds reading to well under one allocation a span: what is
 // allocated is the batches.
 func TestAllocations(t *testing.T) {
@@ -190,6 +251,9 @@ func TestAllocations(t *testing.T) {
 		{"otlp-json lines", "otlp-json", lines, exportOTLP(n)},
 		{"otlp-json documents", "otlp-json", documents, exportOTLP(n)},
 		{"otlp-proto frames", formatProto, frames, exportFrames(n)},
+		{"jaeger", "jaeger", lines, exportJaeger(n)},
+		{"zipkin", "zipkin", lines, exportZipkin(n)},
+		{"stdouttrace", "stdouttrace", lines, exportStdouttrace(n)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			read := oneTask(c.format, c.form, c.data)

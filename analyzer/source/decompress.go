@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -65,6 +66,9 @@ type framedZstd struct {
 	head  []byte // what is to be returned first
 	whole bytes.Buffer
 }
+
+// maxMessage is the length up to which protobuf messages exist.
+const maxMessage = math.MaxInt32
 
 type framedState uint8
 
@@ -129,8 +133,11 @@ func (f *framedZstd) next() error {
 	f.whole.Reset()
 	f.whole.Write(make([]byte, frameHeader))
 	f.whole.WriteByte(first[0])
-	if _, err := io.Copy(&f.whole, f.zr); err != nil {
+	switch n, err := io.Copy(&f.whole, io.LimitReader(f.zr, maxMessage)); {
+	case err != nil:
 		return cutShort(err, f.frame.N)
+	case n == maxMessage:
+		return errors.New("a compressed message is longer than any protobuf message")
 	}
 	f.head = f.whole.Bytes()
 	binary.BigEndian.PutUint32(f.head, uint32(len(f.head)-frameHeader))

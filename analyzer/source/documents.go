@@ -266,19 +266,23 @@ func (r *reader) readFrames(b block) {
 // blocks cuts a stream into blocks.
 type blocks struct {
 	s     *stream
+	form  shape // lines or frames
 	carry []byte
 	line  int
 	base  int64
-	whole func(data []byte) int // length of the whole lines or frames in data
 	done  bool
 }
 
 func newBlocks(s *stream, form shape) *blocks {
-	b := &blocks{s: s, line: 1, whole: wholeLines}
-	if form == frames {
-		b.whole = wholeFrames
+	return &blocks{s: s, form: form, line: 1}
+}
+
+// whole returns the length of the whole lines or frames in data.
+func (b *blocks) whole(data []byte) int {
+	if b.form == frames {
+		return wholeFrames(data)
 	}
-	return b
+	return bytes.LastIndexByte(data, '\n') + 1
 }
 
 // next returns the next block, false at the end of the stream.
@@ -301,12 +305,16 @@ func (b *blocks) next() (block, bool) {
 			b.base += int64(n)
 			return next, true
 		}
+		if b.form == lines && len(trimStart(buf)) == 0 {
+			// Zeros without end, as sparse files have, must not fill the memory.
+			b.base += int64(len(buf))
+			buf = buf[:0]
+			continue
+		}
 		// One line or frame is longer than the buffer.
 		buf = append(make([]byte, 0, 2*cap(buf)), buf...)
 	}
 }
-
-func wholeLines(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 
 func wholeFrames(data []byte) int {
 	n := 0

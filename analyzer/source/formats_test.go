@@ -293,7 +293,7 @@ func TestOTLPJSON(t *testing.T) {
 		{"a syntax error in a pretty document", "{\n\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[\n " + otlpSpan("1", "") + ",\n " +
 			otlpSpan("2", "") + "\n " + otlpSpan("3", "") + "\n]}]}]}\n" + otlp(otlpSpan("4", "")) + "\n",
 			[]string{"a/1 |op unspecified 100+100", "a/2 |op unspecified 100+100", "a/4 svc|op unspecified 100+100"},
-			[]string{"bad_line", "no_service_name"}},
+			[]string{"bad_line", "no_service_name×2"}},
 		{"a cut document", strings.SplitAfter(otlp(otlpSpan("1", ""), otlpSpan("2", "")), `"spanId":"2"`)[0], []string{plain}, []string{"truncated"}},
 		{"garbage behind the document", otlp(otlpSpan("1", "")) + " xyz", []string{plain}, []string{"bad_line"}},
 		{"logs beside traces", `{"resourceLogs":[]}` + "\n" + otlp(otlpSpan("1", "")) + "\n" + `{"resourceMetrics":[{}]}` + "\n{}\n",

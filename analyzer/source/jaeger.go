@@ -97,9 +97,7 @@ func readJaeger(r *reader) {
 		r.holds--
 		r.flushFull()
 	case isSpan && r.json.err == nil:
-		if r.finishJaegerSpan(&span) && span.res.Service == "" {
-			r.note(trace.NoteNoService, &r.draft) // a lone span has its process inside, or none
-		}
+		r.finishJaegerSpan(&span, false) // a lone span has its process inside, or none
 	}
 }
 
@@ -111,10 +109,8 @@ func (r *reader) joinProcesses(first int) {
 		if proc != noProcess {
 			s.Desc = r.cache.WithResource(s.Desc, p.list[proc])
 		}
-		if s.Desc.Service == "" {
-			r.notes.AddSpan(trace.NoteNoService, s)
-		}
 	}
+	r.noteNoService(first)
 }
 
 // readProcesses reads the object of processes by id.
@@ -169,7 +165,7 @@ func (r *reader) readJaegerSpan() {
 	for r.json.more() {
 		r.jaegerSpanMember(r.json.name(), &span)
 	}
-	if r.json.err == nil && r.finishJaegerSpan(&span) {
+	if r.json.err == nil && r.finishJaegerSpan(&span, true) {
 		r.jaeger.of = append(r.jaeger.of, span.process)
 	}
 }
@@ -215,7 +211,7 @@ const (
 	maxMillis = 1e13
 )
 
-func (r *reader) finishJaegerSpan(span *jaegerSpan) bool {
+func (r *reader) finishJaegerSpan(span *jaegerSpan, waiting bool) bool {
 	d := &r.draft
 	unit := int64(1e3)
 	if span.start >= minMillis && span.start < maxMillis {
@@ -234,7 +230,7 @@ func (r *reader) finishJaegerSpan(span *jaegerSpan) bool {
 	if span.inline {
 		span.process = noProcess
 	}
-	return r.finish(span.res)
+	return r.finish(span.res, waiting)
 }
 
 // setScaled sets start and duration given in units of unit ns.

@@ -77,7 +77,6 @@ type resourceSpans struct {
 	seen    bool // res is known
 	waiting bool // spans wait for res, from index first on
 	first   int
-	spans   bool // there are any
 }
 
 // readResourceSpans reads one ResourceSpans.
@@ -123,6 +122,7 @@ func (r *reader) setResource(rs *resourceSpans, res trace.Resource) {
 	for i := rs.first; i < len(r.spans); i++ {
 		r.spans[i].Desc = r.cache.WithResource(r.spans[i].Desc, res)
 	}
+	r.noteNoService(rs.first)
 	rs.waiting = false
 	r.holds--
 	r.flushFull()
@@ -130,16 +130,8 @@ func (r *reader) setResource(rs *resourceSpans, res trace.Resource) {
 
 // endResourceSpans is called after the last member of rs.
 func (r *reader) endResourceSpans(rs *resourceSpans) {
-	if rs.spans && rs.res.Service == "" {
-		example := ""
-		if n := len(r.spans); n > 0 {
-			example = r.spans[n-1].TraceID.String()
-		}
-		r.notes.Add(trace.NoteNoService, 1, example, r.where())
-	}
 	if rs.waiting {
-		r.holds--
-		r.flushFull()
+		r.setResource(rs, trace.Resource{})
 	}
 }
 
@@ -174,21 +166,18 @@ func (r *reader) readScopeSpansList(rs *resourceSpans) {
 				continue
 			}
 			for r.json.more() {
-				if r.readOTLPSpan(rs.res) {
-					rs.spans = true
-				}
+				r.readOTLPSpan(rs)
 			}
 		}
 	}
 }
 
-// readOTLPSpan reads one span and tells whether it was usable.
-func (r *reader) readOTLPSpan(res trace.Resource) bool {
+func (r *reader) readOTLPSpan(rs *resourceSpans) {
 	if !r.json.enter('{') {
 		if r.json.err == nil {
 			r.badSpan()
 		}
-		return false
+		return
 	}
 	d := r.begin()
 	var start, end int64
@@ -226,10 +215,10 @@ func (r *reader) readOTLPSpan(res trace.Resource) bool {
 		}
 	}
 	if r.json.err != nil {
-		return false
+		return
 	}
 	d.setTimes(start, startState, end, endState)
-	return r.finish(res)
+	r.finish(rs.res, rs.waiting)
 }
 
 // setTimes sets start and duration from two Unix times in ns. OTLP has no other

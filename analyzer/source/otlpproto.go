@@ -153,22 +153,21 @@ func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans) error {
 			return err
 		}
 		msg = rest
-		if f.num == 2 && f.typ == protowire.BytesType && r.readSpanProto(f.bytes, rs.res) {
-			rs.spans = true
+		if f.num == 2 && f.typ == protowire.BytesType {
+			r.readSpanProto(f.bytes, rs)
 		}
 	}
 	return nil
 }
 
-// readSpanProto reads one Span and tells whether it was usable.
-func (r *reader) readSpanProto(msg []byte, res trace.Resource) bool {
+func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 	d := r.begin()
 	var start, end uint64
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)
 		if err != nil {
 			r.note(trace.NoteBadSpan, d)
-			return false
+			return
 		}
 		msg = rest
 		switch {
@@ -216,7 +215,7 @@ func (r *reader) readSpanProto(msg []byte, res trace.Resource) bool {
 		endState = timeBad
 	}
 	d.setTimes(int64(start&math.MaxInt64), startState, int64(end&math.MaxInt64), endState)
-	return r.finish(res)
+	r.finish(rs.res, rs.waiting)
 }
 
 func readLinkProto(msg []byte) (link ref, ok bool) {

@@ -87,8 +87,9 @@ func (d *draft) note(kind trace.NoteKind) {
 	}
 }
 
-// finish adds the draft to the batch if its ids and times are usable.
-func (r *reader) finish(res trace.Resource) bool {
+// finish adds the draft to the batch if its ids and times are usable, and tells
+// whether they are. waiting says that res is not known yet.
+func (r *reader) finish(res trace.Resource, waiting bool) bool {
 	d := &r.draft
 	s := &d.span
 	d.resolveParent()
@@ -129,8 +130,21 @@ func (r *reader) finish(res trace.Resource) bool {
 		r.spans = make([]trace.Span, 0, r.room)
 	}
 	r.spans = append(r.spans, *s)
+	if !waiting && res.Service == "" {
+		r.note(trace.NoteNoService, d)
+	}
 	r.flushFull()
 	return true
+}
+
+// noteNoService counts the spans from index first on that have no service,
+// after their resource became known.
+func (r *reader) noteNoService(first int) {
+	for i := first; i < len(r.spans); i++ {
+		if s := &r.spans[i]; s.Desc.Service == "" {
+			r.notes.Add(trace.NoteNoService, 1, s.TraceID.String()+"/"+s.ID.String(), r.where())
+		}
+	}
 }
 
 // resolveParent chooses the parent among the references.

@@ -40,6 +40,7 @@ var (
 	errHTML  = errors.New("this is an HTML page, perhaps a login or error page; " +
 		"download the trace as JSON")
 	errParquet = errors.New("this is a Parquet file; export the traces as OTLP JSON or protobuf instead")
+	errUTF16   = errors.New("this is UTF-16 text; save it as UTF-8")
 	errArchive = errors.New("this archive or compression is not read; unpack it, or use gzip or zstd")
 	errDebug   = errors.New("this is output of the Collector's debug exporter; use its file exporter instead")
 )
@@ -113,6 +114,9 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 			break
 		}
 		if len(looked) >= maxLook || s.err != nil {
+			if err, _ := s.failure(); err != nil {
+				return "", 0, err
+			}
 			return "", 0, unknownError(looked)
 		}
 		s.peek(2 * len(looked))
@@ -206,6 +210,8 @@ func refuse(head []byte) error {
 	case bytes.HasPrefix(look, []byte("PK\x03\x04")), bytes.HasPrefix(look, []byte("BZh")),
 		bytes.HasPrefix(look, []byte("\xfd7zXZ")):
 		return errArchive
+	case bytes.HasPrefix(look, []byte("\xff\xfe")), bytes.HasPrefix(look, []byte("\xfe\xff")):
+		return errUTF16
 	case bytes.HasPrefix(text, []byte("<")):
 		return errHTML
 	case bytes.Contains(look, []byte("ResourceSpans #0")):

@@ -149,6 +149,7 @@ func TestUnusableFilesAreNamedErrorsAndCostOnlyThemselves(t *testing.T) {
 		"Java logging":       {"INFO: 'GET' : 0af7651916cd43dd8448eb211c80319c b7ad6b7169203331 SERVER [tracer: http:1.0]\n", "the Java SDK"},
 		".NET console":       {"Activity.TraceId:            0af7651916cd43dd8448eb211c80319c\n", "the .NET SDK"},
 		"debug exporter":     {"2024-01-01T00:00:00Z\tinfo\tResourceSpans #0\nResource SchemaURL: \n", "the Collector's debug exporter"},
+		"UTF-16":             {"\xff\xfe{\x00}\x00", "this is UTF-16 text; save it as UTF-8"},
 		"text":               {"hello world\n", "no spans: no JSON object or protobuf message at its start"},
 		"bad gzip":           {"\x1f\x8b\x08bad", "gzip"},
 		"bad zstd":           {"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff", "zstd"},
@@ -264,6 +265,14 @@ func TestLimits(t *testing.T) {
 		if len(got.spans) != 3 || len(got.errs) != 1 ||
 			!strings.Contains(got.errs[0].Error(), "more than 1048576 bytes after decompression; raise --max-bytes") {
 			t.Errorf("%d spans, errors %v", len(got.spans), got.errs)
+		}
+		// Zeros alone are not kept to see what comes behind them.
+		zeros := gzipped(strings.Repeat("\x00", 1<<20))
+		for _, max := range []int64{1 << 19, 1 << 30} {
+			if got := readStdin(t, Options{MaxBytes: max}, zeros, "-"); len(got.errs) != 1 ||
+				strings.Contains(got.errs[0].Error(), "--max-bytes") != (max == 1<<19) {
+				t.Errorf("limit %d: errors %v", max, got.errs)
+			}
 		}
 		// A file of just the limit is within it.
 		if got := readStdin(t, Options{MaxBytes: int64(len(line))}, line, "-"); len(got.errs) > 0 || len(got.spans) != 1 {

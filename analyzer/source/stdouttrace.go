@@ -68,9 +68,7 @@ func readStdouttrace(r *reader) {
 	}
 	r.known = true
 	d.setTimes(start, startState, end, endState)
-	if r.finish(res) && res.Service == "" {
-		r.note(trace.NoteNoService, d)
-	}
+	r.finish(res, false)
 }
 
 // readSpanContext reads a SpanContext; own tells that it is the span's.

@@ -230,14 +230,17 @@ func (r *reader) finishZipkin(d *draft, z *zipkinParts) {
 	client := z.core[clientSend].ok || z.core[clientReceive].ok
 	server := z.core[serverReceive].ok || z.core[serverSend].ok
 	if z.hasKind || !z.v1 && !client && !server {
+		if !z.hasKind && d.parent == idOK {
+			d.span.Kind = trace.KindInternal // Zipkin's local spans have no kind
+		}
 		d.setScaled(z.start, z.duration, 1e3)
-		r.addZipkin(z.local)
+		r.finish(z.local, false)
 		return
 	}
 	d.note(trace.NoteZipkinV1)
 	if !client && !server {
 		d.setScaled(z.start, z.duration, 1e3)
-		r.addZipkin(z.first)
+		r.finish(z.first, false)
 		return
 	}
 	whole := *d
@@ -277,11 +280,5 @@ func (r *reader) addZipkinHalf(d *draft, z *zipkinParts, from, to zipkinEvent, o
 	if res == (trace.Resource{}) {
 		res = to.from
 	}
-	r.addZipkin(res)
-}
-
-func (r *reader) addZipkin(res trace.Resource) {
-	if r.finish(res) && res.Service == "" {
-		r.note(trace.NoteNoService, &r.draft)
-	}
+	r.finish(res, false)
 }

@@ -206,9 +206,12 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	bar := newProgress(cmd.ErrOrStderr())
 	f.source.Progress = bar.set
+	if f.source.Format != "" && !slices.Contains(source.Formats(), f.source.Format) {
+		return usageError{fmt.Errorf("--format %q: want one of %s", f.source.Format, strings.Join(source.Formats(), ", "))}
+	}
 	src, err := source.Open(args, cmd.InOrStdin(), f.source)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	rep, err := analyzer.Analyze(cmd.Context(), f.config, src)
 	bar.done()

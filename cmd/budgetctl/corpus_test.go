@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/internal/tracegen"
 )
 
 // corpus returns a file of the real exports, or skips the test.
@@ -161,42 +162,57 @@ func TestFormatsAgree(t *testing.T) {
 	}
 }
 
-// TestOrderAndWorkersDoNotMatter shuffles the lines of a file, spreads them over
-// files, and reads with 1 and 8 workers: the report is the same to the byte.
+// TestOrderAndWorkersDoNotMatter writes a span a line, shuffles the lines, spreads
+// them over files, and reads with 1 and 8 workers: the report is the same to the
+// byte.
 func TestOrderAndWorkersDoNotMatter(t *testing.T) {
-	path := corpus(t, "otlp2parquet-traces.otlp.jsonl")
-	sources := []string{path, "testdata/orders/trace.otlp.jsonl"}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, name := range sources {
-		if _, err := os.Stat(name); err != nil {
-			t.Fatal(err)
+	for _, story := range tracegen.Stories() {
+		if len(story.Spans) > 6000 {
+			continue
 		}
-		want := withoutFiles(t, reportOf(t, name, "--workers", "1"))
-		if got := withoutFiles(t, reportOf(t, name, "--workers", "8")); got != want {
-			t.Errorf("%s: 8 workers differ from 1:\n%s", name, cmp.Diff(want, got))
+		lines := make([][]byte, len(story.Spans))
+		for i := range lines {
+			lines[i] = tracegen.AppendOTLPJSONLines(nil, story.Spans[i:i+1])
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bytes.SplitAfter(text, []byte("\n"))
-		for range 3 {
-			rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
+		var want string
+		for round := range 3 {
 			dir := t.TempDir()
-			parts := [3]bytes.Buffer{}
+			var parts [3]bytes.Buffer
 			for _, line := range lines {
-				p := &parts[rng.IntN(len(parts))]
-				p.Write(bytes.TrimRight(line, "\n"))
-				p.WriteByte('\n')
+				parts[rng.IntN(1+round)].Write(line)
 			}
 			for i := range parts {
 				if err := os.WriteFile(filepath.Join(dir, string(rune('a'+i))+".jsonl"), parts[i].Bytes(), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got := withoutFiles(t, reportOf(t, dir)); got != want {
-				t.Errorf("%s: shuffled lines in three files differ:\n%s", name, cmp.Diff(want, got))
+			workers := []string{"1", "8", "8"}[round]
+			files, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil {
+				t.Fatal(err)
 			}
+			args := []string{"analyze", "-o", "json", "--workers", workers}
+			for _, f := range files {
+				if info, err := os.Stat(f); err == nil && info.Size() > 0 {
+					args = append(args, f)
+				}
+			}
+			code, stdout, stderr := outcome(t, "", args...)
+			if code != exitOK {
+				t.Fatalf("%s: exit %d: %s", story.Name, code, stderr)
+			}
+			var r analyzer.Report
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+				t.Fatal(err)
+			}
+			got := withoutFiles(t, &r)
+			if round == 0 {
+				want = got
+			} else if got != want {
+				t.Errorf("%s: %d files, %s workers differ:\n%s", story.Name, 1+round, workers, cmp.Diff(want, got))
+			}
+			rng.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 		}
 	}
 }
