@@ -45,7 +45,7 @@ check: lint race current ## All that must hold before a merge: lint, tests with 
 
 .PHONY: race
 race:
-	go test -race -timeout 20m ./...
+	go test -race -short -timeout 20m ./...
 
 .PHONY: current
 current: generate

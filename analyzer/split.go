@@ -154,12 +154,21 @@ func (a *analysis) endpoint(p *profile.Profile, used []bool) (*Endpoint, error) 
 	}
 	problem := budget.NewProblem(p, options)
 	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
+	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible
+	if raised { // a suggestion that no plan obeys would be none
+		e.Budget = int64(e.solution.MinBudget)
+		e.DeadlineMissRatio = p.Hops[0].Duration.FractionAbove(e.Budget)
+		e.solution = budget.Solve(problem, float64(e.Budget), strategy)
+	}
 	e.plan(problem)
 	e.today()
 	e.judge()
 	e.moves()
 	e.replay(options, strategy)
 	e.warn(a, low)
+	if raised {
+		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
+	}
 	return e.Endpoint, nil
 }
 
@@ -602,9 +611,6 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	}
 	if e.BudgetSource == sourceObserved && e.p.LimitDisagrees {
 		say("entry spans carry different latency_budget.limit values: the most frequent is used")
-	}
-	if e.Feasible && e.solution.SelfLevel < 90 {
-		say("tight: own time reserved at P%d", e.solution.SelfLevel)
 	}
 	for _, w := range e.solution.Warnings {
 		say("%s: %s", e.Hops[w.Hop].Label, w.Text)

@@ -47,8 +47,8 @@ type Hop struct {
 	// After are the siblings that end before this hop starts. Only those with
 	// a smaller index count, so that no order is circular.
 	After []int
-	// Slot is the same non-zero number for siblings that exclude each other:
-	// no chain holds two of them.
+	// Slot is the same non-zero number for siblings that exclude each other.
+	// They share one place in every chain: After does not count between them.
 	Slot int
 	// Excluded hops and all below them get no budget: nobody waits for them.
 	Excluded bool

@@ -410,9 +410,12 @@ func (f *forest) rounds(p *Problem, budget float64, strategy Strategy) error {
 
 // TestRandomTrees: no budget grows along a path, no chain exceeds its parent,
 // no floor or limit is broken, and the verdict is right, on every tree.
-// LATENCYBUDGET_TREES sets the number of trees.
+// LATENCYBUDGET_TREES sets the number of trees; -short is for slow builds.
 func TestRandomTrees(t *testing.T) {
 	trees := 20_000
+	if testing.Short() {
+		trees = 2_000
+	}
 	if v := os.Getenv("LATENCYBUDGET_TREES"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil {

@@ -41,6 +41,18 @@ func TestCostGrowsWithTheSpansNotWithTheirShape(t *testing.T) {
 			})
 		}
 	}
+	pairs := func(n int, name func(int) string) []trace.Span {
+		return spansOf(n, func(i int) (parent int, s trace.Span) {
+			s = trace.Span{Kind: trace.KindClient, Start: int64(i), Duration: 2, Desc: &trace.Desc{Service: "s", Operation: name(i)}}
+			switch {
+			case i == 0:
+				s.Kind, s.Duration, parent = trace.KindServer, int64(n), -1
+			case i%2 == 0:
+				s.Kind, s.Desc, parent = trace.KindServer, &trace.Desc{Service: "t", Operation: "op"}, i-1
+			}
+			return parent, s
+		})
+	}
 	broken := func(damage func(i int, s *trace.Span)) func(int, func(int) string) []trace.Span {
 		return func(n int, name func(int) string) []trace.Span {
 			spans := chain(trace.KindServer)(n, name)
@@ -65,6 +77,7 @@ func TestCostGrowsWithTheSpansNotWithTheirShape(t *testing.T) {
 		{"a chain without kinds", 100_000, chain(U), different},
 		{"many children, names equal", 50_000, flat(C, 0), same},
 		{"many children, names different", 50_000, flat(C, 0), different},
+		{"many pairs, CLIENT names different", 50_000, pairs, different},
 		{"many overlapping children, names equal", 50_000, flat(C, 1_000_000), same},
 		{"many stages, names different", 50_000, flat(I, 0), different},
 		{"many queues, names different", 50_000, flat(trace.KindProducer, 0), different},

@@ -30,7 +30,7 @@ type work struct {
 	outcome       trace.Outcome
 	flags         trace.Flags
 	threshold     uint64
-	host          string
+	peer, host    string
 	stamp         *trace.Stamp
 	below         []work
 }
@@ -85,7 +85,7 @@ func assemble(id int, root work) *trace.Trace {
 		spans = append(spans, trace.Span{
 			TraceID: tid, ID: sid, Parent: parent, Kind: w.kind, Start: epoch + int64(id)*1e9 + w.start, Duration: w.end - w.start,
 			Outcome: w.outcome, Flags: w.flags, Threshold: w.threshold, Stamp: w.stamp,
-			Desc: &trace.Desc{Service: w.service, Operation: w.name, Host: w.host},
+			Desc: &trace.Desc{Service: w.service, Operation: w.name, Peer: w.peer, Host: w.host},
 		})
 		for _, b := range w.below {
 			add(b, sid)
@@ -207,8 +207,15 @@ func randomRequest(r *rand.Rand, id int) *trace.Trace {
 				out = append(out, of(trace.KindClient, service, "SELECT", start+shift, end+shift).ended(outcome))
 			default:
 				inset := (end - start) / 10
-				out = append(out, of(trace.KindClient, service, name, start+shift, end+shift,
-					serverSpan(callee, name, start+inset+there, end-inset+there, below(callee, start+inset, end-inset, depth-1)...)).ended(outcome))
+				c := of(trace.KindClient, service, name, start+shift, end+shift,
+					serverSpan(callee, name, start+inset+there, end-inset+there, below(callee, start+inset, end-inset, depth-1)...)).ended(outcome)
+				if c.peer = callee; r.IntN(5) == 0 {
+					c.below = nil // the answer was lost
+				}
+				if r.IntN(3) == 0 {
+					c.peer = ""
+				}
+				out = append(out, c)
 			}
 		}
 		return out

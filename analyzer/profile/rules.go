@@ -171,12 +171,16 @@ func (r *Rules) shift(l *layout) trace.Skew {
 	}
 }
 
+// enoughTimes is how many times must have been looked at to tell a coarse clock
+// from a few round numbers.
+const enoughTimes = 100
+
 // layout decides the merged tree of an endpoint.
 func (ev *evidence) layout(o Options) *layout {
 	l := &layout{paths: &ev.paths}
 	which := 0
 	for r := 1; r < len(resolutions); r++ {
-		if ev.whole[r]*100 >= ev.times*99 {
+		if ev.times >= enoughTimes && ev.whole[r]*100 >= ev.times*99 {
 			which = r
 		}
 	}
@@ -232,38 +236,22 @@ func (ev *evidence) layout(o Options) *layout {
 }
 
 // unanswered finds, for each path, the path whose calls it belongs to: itself,
-// or for calls without any SERVER half, the one sibling whose CLIENT halves
-// have the same operation.
+// or for calls without any SERVER half, the one that answered where the CLIENT
+// halves have the same peer and operation.
 //
 //	CLIENT Score |----------|       the callee is known: risk
 //	SERVER Score   |------|
 //	CLIENT Score |----timeout----|  risk again, though its span is missing
 func (ev *evidence) unanswered() []int32 {
-	type clientOp struct {
-		parent int32
-		op     string
-	}
-	answered := make(map[clientOp]int32) // -1: several callees
-	for i := range ev.nodes {
-		parent, _ := ev.paths.At(int32(i))
-		for _, op := range ev.nodes[i].clientOps {
-			key := clientOp{parent, op}
-			if _, ok := answered[key]; ok {
-				answered[key] = -1
-			} else {
-				answered[key] = int32(i)
-			}
-		}
-	}
 	same := make([]int32, len(ev.nodes))
 	for i := range same {
 		same[i] = int32(i)
 		parent, key := ev.paths.At(int32(i))
-		if key.Kind != trace.CallRPC || ev.nodes[i].paired || ev.nodes[i].serverOnly {
+		if key.Kind != trace.CallRPC || ev.nodes[i].answered {
 			continue
 		}
-		if j, ok := answered[clientOp{parent, key.Operation}]; ok && j >= 0 {
-			same[i] = j
+		if path, ok := ev.answers[clientHalf{parent, key.Service, key.Operation}]; ok && path != severalPaths {
+			same[i] = path
 		}
 	}
 	return same

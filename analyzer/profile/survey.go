@@ -59,6 +59,10 @@ type evidence struct {
 	requests int
 	paths    trace.Paths
 	nodes    []pathEvidence // by path
+	// answers tell by which path calls were answered. Where the SERVER span is
+	// missing (the callee hung, or its export was lost) the CLIENT span is all
+	// there is to tell what was called.
+	answers map[clientHalf]int32
 	// fits say for each call what the callee's clock may be off by: adding any
 	// value of [Start, End] puts the callee inside the caller. Where Start is
 	// after End nothing does.
@@ -78,15 +82,24 @@ type pathEvidence struct {
 	detached [len(resolutions)]int // started later than the parent's end by more than it
 	early    int                   // a SERVER span without CLIENT span that started before its parent: clocks differ
 
-	// Operations of the CLIENT halves, of calls with a SERVER half. Where the
-	// SERVER half is missing (the callee hung, or its export was lost) that is
-	// all there is to tell what was called.
-	clientOps  []string
-	paired     bool
-	serverOnly bool // SERVER spans without CLIENT half
+	answered bool // a SERVER span was seen
 
 	wraps int // covered at least 90 % of the endpoint's span
 }
+
+func newEvidence() *evidence {
+	return &evidence{answers: make(map[clientHalf]int32), fits: make(map[fitKey][]trace.Interval)}
+}
+
+// clientHalf is what a CLIENT span alone says of a call.
+type clientHalf struct {
+	parent          int32 // path of the caller
+	peer, operation string
+}
+
+// severalPaths stands for calls that look alike to the caller but were answered
+// by different operations.
+const severalPaths int32 = -1
 
 // fitKey names the calls of one path between two services: a path does not
 // tell which service the CLIENT spans are of.
@@ -123,7 +136,7 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 	key := Endpoint{t.Spans[entry].Desc.Service, t.Spans[entry].Desc.Operation}
 	ev := s.endpoints[key]
 	if ev == nil {
-		ev = &evidence{fits: make(map[fitKey][]trace.Interval)}
+		ev = newEvidence()
 		s.endpoints[key] = ev
 	}
 	tree := &s.tree
@@ -149,12 +162,10 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 		if c.Kind == trace.CallStage && 10*c.Duration() >= 9*root.Duration() {
 			p.wraps++
 		}
-		switch {
-		case c.Callee != c.Span:
-			p.paired = true
-			p.addClientOp(t.Spans[c.Span].Desc.Operation)
-		case t.Spans[c.Span].Kind == trace.KindServer:
-			p.serverOnly = true
+		p.answered = p.answered || t.Spans[c.Callee].Kind == trace.KindServer
+		if c.Callee != c.Span {
+			desc := t.Spans[c.Span].Desc
+			ev.addAnswer(clientHalf{tree.Calls[c.Parent].Path, desc.Peer, desc.Operation}, c.Path)
 		}
 		p.judge(tree, c)
 		ev.fit(tree, c)
@@ -162,11 +173,12 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 	return true
 }
 
-// addClientOp keeps the operations sorted and unique.
-func (p *pathEvidence) addClientOp(op string) {
-	if i, found := slices.BinarySearch(p.clientOps, op); !found {
-		p.clientOps = slices.Insert(p.clientOps, i, op)
+// addAnswer notes that a call was answered by the SERVER spans of path.
+func (ev *evidence) addAnswer(half clientHalf, path int32) {
+	if known, ok := ev.answers[half]; ok && known != path {
+		path = severalPaths
 	}
+	ev.answers[half] = path
 }
 
 // resolution counts of which whole units a time is a multiple.
@@ -244,7 +256,7 @@ func (s *Survey) Merge(other *Survey) {
 	for key, o := range other.endpoints {
 		ev := s.endpoints[key]
 		if ev == nil {
-			ev = &evidence{fits: make(map[fitKey][]trace.Interval)}
+			ev = newEvidence()
 			s.endpoints[key] = ev
 		}
 		ev.merge(o)
@@ -269,6 +281,13 @@ func (ev *evidence) merge(o *evidence) {
 		}
 		ev.nodes[mine[i]].merge(&o.nodes[i])
 	}
+	for half, path := range o.answers {
+		half.parent = mine[half.parent]
+		if path != severalPaths {
+			path = mine[path]
+		}
+		ev.addAnswer(half, path)
+	}
 	for key, fits := range o.fits {
 		key.path = mine[key.path]
 		ev.fits[key] = append(ev.fits[key], fits...)
@@ -281,11 +300,7 @@ func (p *pathEvidence) merge(o *pathEvidence) {
 	p.judged += o.judged
 	p.early += o.early
 	p.wraps += o.wraps
-	p.paired = p.paired || o.paired
-	p.serverOnly = p.serverOnly || o.serverOnly
-	for _, op := range o.clientOps {
-		p.addClientOp(op)
-	}
+	p.answered = p.answered || o.answered
 	for r := range p.outlived {
 		p.outlived[r] += o.outlived[r]
 		p.detached[r] += o.detached[r]

@@ -458,6 +458,63 @@ func TestTheShiftMovesWhatTheCalleeCalled(t *testing.T) {
 	}
 }
 
+func TestUnansweredCallsBelongToTheirSiblings(t *testing.T) {
+	client := func(peer, name string, start int64, below ...work) work {
+		w := of(trace.KindClient, "a", name, start*ms, (start+5)*ms, below...)
+		w.peer = peer
+		return w
+	}
+	answer := func(service, name string, start int64) work {
+		return serverSpan(service, name, (start+1)*ms, (start+4)*ms)
+	}
+	tests := []struct {
+		name     string
+		requests []work // below GET /, one a request
+		want     []string
+		lost     map[string]int // unanswered calls by operation
+	}{
+		{
+			"same peer, same operation",
+			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("risk", "POST", 0).ended(trace.OutcomeTimedOut)},
+			[]string{"0 root a GET /", "0.1 call risk Score"}, map[string]int{"Score": 1},
+		},
+		{
+			"neither names a peer",
+			[]work{client("", "Score", 0), client("", "Score", 0, answer("risk", "Score", 0))},
+			[]string{"0 root a GET /", "0.1 call risk Score"}, map[string]int{"Score": 1},
+		},
+		{
+			"another peer is somebody else, whatever the method",
+			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("api.example.com", "POST", 9)},
+			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call api.example.com POST"}, map[string]int{"Score": 0, "POST": 0},
+		},
+		{
+			"two operations answer to the same call: nobody knows which",
+			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("risk", "POST", 9, answer("risk", "Train", 9)), client("risk", "POST", 19)},
+			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call risk Train", "0.3 call risk POST"}, map[string]int{"Score": 0, "Train": 0, "POST": 0},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			traces := many(len(test.requests), func(i int) work { return serverSpan("a", "GET /", 0, 50*ms, test.requests[i]) })
+			for range 2 {
+				parts := surveyOf(traces[:1])
+				parts.Merge(surveyOf(traces[1:]))
+				p := collectorOf(parts.Decide(Options{}), traces).Resolve()[0]
+				if diff := cmp.Diff(test.want, p.names()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				for name, want := range test.lost {
+					if got := p.hop(t, name).Unanswered; got != want {
+						t.Errorf("%d calls of %s unanswered, want %d", got, name, want)
+					}
+				}
+				slices.Reverse(traces)
+			}
+		})
+	}
+}
+
 func TestTracesCountByThresholdOrNotAtAll(t *testing.T) {
 	plain := func(int) work { return serverSpan("a", "GET /", 0, 10*ms) }
 	half := func(i int) work { return plain(i).sampled(1 << 55) }

@@ -68,8 +68,8 @@ func (r *reader) readLines(b block) {
 		if line = bytes.TrimRight(trimStart(line), "\x00"); len(line) == 0 {
 			continue
 		}
-		first, before := len(r.spans), r.notes
-		r.notes, r.holds = trace.Notes{}, 1
+		first, before, noted := len(r.spans), r.notes, r.noted
+		r.notes, r.noted, r.holds = trace.Notes{}, 0, 1
 		r.json.resetBytes(line)
 		for r.json.err == nil {
 			r.document()
@@ -77,13 +77,13 @@ func (r *reader) readLines(b block) {
 		r.holds = 0
 		switch err := r.json.err; {
 		case err == io.EOF:
-			if len(r.notes.List()) > 0 {
+			if r.noted > 0 {
 				before.Merge(r.notes)
 			}
-			r.notes = before
+			r.notes, r.noted = before, noted+r.noted
 		default:
 			clear(r.spans[first:])
-			r.spans, r.notes = r.spans[:first], before
+			r.spans, r.notes, r.noted = r.spans[:first], before, noted
 			kind := trace.NoteBadLine
 			if b.last && !found && errors.Is(err, io.ErrUnexpectedEOF) {
 				kind = trace.NoteTruncated

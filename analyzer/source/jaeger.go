@@ -15,31 +15,49 @@ import (
 // jaegerProcesses are the processes of the trace being read, and which span
 // belongs to which: spans come before and after processes.
 type jaegerProcesses struct {
-	index map[string]int
-	list  []trace.Resource
+	index map[string]int // place in list by id; kept from trace to trace, as ids repeat
+	list  []jaegerProcess
+	trace int   // counts traces
 	of    []int // process of each waiting span, or noProcess
+}
+
+type jaegerProcess struct {
+	res   trace.Resource
+	trace int // that res belongs to
 }
 
 // noProcess marks a span that has its resource already or names none.
 const noProcess = -1
 
-// process returns the number of the process called id.
+// maxProcesses is how many ids are kept from trace to trace.
+const maxProcesses = 1 << 10
+
+// process returns the place in list of the process called id, without a
+// resource if the trace has not told it yet.
 func (p *jaegerProcesses) process(id []byte) int {
-	if i, ok := p.index[string(id)]; ok {
-		return i
+	i, ok := p.index[string(id)]
+	if !ok {
+		if p.index == nil {
+			p.index = make(map[string]int)
+		}
+		i = len(p.list)
+		p.index[string(id)] = i
+		p.list = append(p.list, jaegerProcess{})
 	}
-	if p.index == nil {
-		p.index = make(map[string]int)
+	if p.list[i].trace != p.trace {
+		p.list[i] = jaegerProcess{trace: p.trace}
 	}
-	i := len(p.list)
-	p.index[string(id)] = i
-	p.list = append(p.list, trace.Resource{})
 	return i
 }
 
-func (p *jaegerProcesses) reset() {
-	clear(p.index)
-	p.list, p.of = p.list[:0], p.of[:0]
+// nextTrace forgets the resources.
+func (p *jaegerProcesses) nextTrace() {
+	p.trace++
+	p.of = p.of[:0]
+	if len(p.list) > maxProcesses {
+		clear(p.index)
+		p.list = p.list[:0]
+	}
 }
 
 // readJaeger reads a trace, a span, or an object or array with such.
@@ -69,7 +87,7 @@ func readJaeger(r *reader) {
 			r.known = true
 			if !waiting {
 				waiting, first = true, len(r.spans)
-				p.reset()
+				p.nextTrace()
 				r.holds++
 			}
 			if string(name) == "processes" {
@@ -107,7 +125,7 @@ func (r *reader) joinProcesses(first int) {
 	for i, proc := range p.of {
 		s := &r.spans[first+i]
 		if proc != noProcess {
-			s.Desc = r.cache.WithResource(s.Desc, p.list[proc])
+			s.Desc = r.cache.WithResource(s.Desc, p.list[proc].res)
 		}
 	}
 	r.noteNoService(first)
@@ -120,7 +138,7 @@ func (r *reader) readProcesses() {
 	}
 	for r.json.more() {
 		i := r.jaeger.process(r.json.name())
-		r.jaeger.list[i] = r.readProcess()
+		r.jaeger.list[i].res = r.readProcess()
 	}
 }
 
@@ -252,7 +270,7 @@ func (r *reader) readReferences(d *draft) {
 		if !r.json.enter('{') {
 			continue
 		}
-		var to ref
+		to := d.newRef(false)
 		for r.json.more() {
 			switch string(r.json.name()) {
 			case "refType":
@@ -266,7 +284,6 @@ func (r *reader) readReferences(d *draft) {
 				r.json.skip()
 			}
 		}
-		d.refs = append(d.refs, to)
 	}
 }
 

@@ -280,7 +280,7 @@ func (r *reader) readLinks(d *draft) {
 		if !r.json.enter('{') {
 			continue
 		}
-		link := ref{follows: true}
+		link := d.newRef(true)
 		for r.json.more() {
 			switch string(r.json.name()) {
 			case "traceId", "trace_id":
@@ -291,7 +291,6 @@ func (r *reader) readLinks(d *draft) {
 				r.json.skip()
 			}
 		}
-		d.refs = append(d.refs, link)
 	}
 }
 

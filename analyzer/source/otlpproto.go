@@ -200,9 +200,7 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 				d.note(trace.NoteBadAttribute)
 			}
 		case f.num == 13 && f.typ == protowire.BytesType:
-			if link, ok := readLinkProto(f.bytes); ok {
-				d.refs = append(d.refs, link)
-			}
+			d.readLinkProto(f.bytes)
 		case f.num == 15 && f.typ == protowire.BytesType:
 			r.attrs.SetStatus(statusIsError(f.bytes))
 		}
@@ -218,22 +216,23 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 	r.finish(rs.res, rs.waiting)
 }
 
-func readLinkProto(msg []byte) (link ref, ok bool) {
-	link.follows = true
+func (d *draft) readLinkProto(msg []byte) {
+	link := d.newRef(true)
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)
 		if err != nil {
-			return link, false
+			return
 		}
 		msg = rest
 		switch {
 		case f.num == 1 && f.typ == protowire.BytesType:
+			clear(link.trace[:])
 			idFromBytes(link.trace[:], f.bytes)
 		case f.num == 2 && f.typ == protowire.BytesType:
+			clear(link.span[:])
 			idFromBytes(link.span[:], f.bytes)
 		}
 	}
-	return link, true
 }
 
 func statusIsError(msg []byte) bool {

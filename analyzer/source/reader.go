@@ -1,6 +1,7 @@
 package source
 
 import (
+	"time"
 	"unicode/utf8"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -29,6 +30,7 @@ type reader struct {
 	spans []trace.Span
 	room  int // capacity to begin a batch with
 	notes trace.Notes
+	noted int // how often notes were added to
 	holds int // while positive the spans wait: something about them is open
 	emit  func(result) bool
 
@@ -64,6 +66,9 @@ type draft struct {
 	badTime         bool
 	refs            []ref
 	notes           []trace.NoteKind // to count when the ids are known
+
+	other trace.TraceID // scratch for an id that is not kept
+	time  time.Time     // scratch
 }
 
 // ref is a reference of a span to another one.
@@ -71,6 +76,12 @@ type ref struct {
 	trace   trace.TraceID
 	span    trace.SpanID
 	follows bool // the other span does not wait for this one
+}
+
+// newRef adds a reference that is to be filled before the next one.
+func (d *draft) newRef(follows bool) *ref {
+	d.refs = append(d.refs, ref{follows: follows})
+	return &d.refs[len(d.refs)-1]
 }
 
 // begin clears the draft for the next span.
@@ -142,6 +153,7 @@ func (r *reader) finish(res trace.Resource, waiting bool) bool {
 func (r *reader) noteNoService(first int) {
 	for i := first; i < len(r.spans); i++ {
 		if s := &r.spans[i]; s.Desc.Service == "" {
+			r.noted++
 			r.notes.Add(trace.NoteNoService, 1, s.TraceID.String()+"/"+s.ID.String(), r.where())
 		}
 	}
@@ -188,6 +200,7 @@ func (r *reader) note(kind trace.NoteKind, d *draft) {
 			example += "/" + d.span.ID.String()
 		}
 	}
+	r.noted++
 	r.notes.Add(kind, 1, example, r.where())
 }
 
@@ -212,13 +225,13 @@ func (r *reader) flushFull() {
 
 // flush hands out what there is.
 func (r *reader) flush() {
-	if len(r.spans) == 0 && len(r.notes.List()) == 0 {
+	if len(r.spans) == 0 && r.noted == 0 {
 		return
 	}
 	// The next batch is most likely as long; batches that fit need no copying.
 	r.room = max(minRoom, min(len(r.spans)+len(r.spans)/8, batchSpans))
 	ok := r.emit(result{spans: r.spans, notes: r.notes})
-	r.spans, r.notes = nil, trace.Notes{}
+	r.spans, r.notes, r.noted = nil, trace.Notes{}, 0
 	if !ok {
 		r.json.err = errStopped
 	}

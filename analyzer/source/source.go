@@ -270,7 +270,7 @@ func (s *Source) work(ctx context.Context, tasks <-chan *task) {
 	for t := range tasks {
 		r.begin()
 		r.file, r.line, r.base, r.hint = t.file.Name, 0, 0, ""
-		r.spans, r.notes, r.holds = nil, trace.Notes{}, 0
+		r.spans, r.notes, r.noted, r.holds = nil, trace.Notes{}, 0, 0
 		r.json.resetBytes(nil)
 		r.format = jsonFormats[t.file.Format]
 		r.emit = func(res result) bool {

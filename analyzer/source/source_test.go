@@ -502,7 +502,7 @@ func TestStoppingEarlyLeavesNothingBehind(t *testing.T) {
 		"c.pb": string(exportFrames(100)), "d.json": otlp(otlpSpan("1", "")),
 	})
 	before := runtime.NumGoroutine()
-	for i := range 20 {
+	for i := range 8 {
 		src, err := Open([]string{dir}, nil, Options{Workers: 4})
 		if err != nil {
 			t.Fatal(err)

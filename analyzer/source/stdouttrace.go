@@ -1,8 +1,6 @@
 package source
 
 import (
-	"time"
-
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -39,9 +37,9 @@ func readStdouttrace(r *reader) {
 			}
 		case "SpanContext":
 			isSpan = true
-			d.span.TraceID, d.trace, d.span.ID, d.id = r.readSpanContext(true)
+			d.trace, d.id = r.readSpanContext(d.span.TraceID[:], d.span.ID[:], true)
 		case "Parent":
-			_, _, d.span.Parent, d.parent = r.readSpanContext(false)
+			_, d.parent = r.readSpanContext(d.other[:], d.span.Parent[:], false)
 		case "SpanKind":
 			r.readKind(d)
 		case "StartTime":
@@ -71,17 +69,20 @@ func readStdouttrace(r *reader) {
 	r.finish(res, false)
 }
 
-// readSpanContext reads a SpanContext; own tells that it is the span's.
-func (r *reader) readSpanContext(own bool) (tid trace.TraceID, ts idState, sid trace.SpanID, ss idState) {
+// readSpanContext reads the ids of a SpanContext; own tells that it is the
+// span's.
+func (r *reader) readSpanContext(traceID, spanID []byte, own bool) (traceState, spanState idState) {
+	clear(traceID)
+	clear(spanID)
 	if !r.json.enter('{') {
-		return tid, ts, sid, ss
+		return idEmpty, idEmpty
 	}
 	for r.json.more() {
 		switch string(r.json.name()) {
 		case "TraceID":
-			ts = r.readID(tid[:], false)
+			traceState = r.readID(traceID, false)
 		case "SpanID":
-			ss = r.readID(sid[:], false)
+			spanState = r.readID(spanID, false)
 		case "TraceState":
 			if kind, text := r.json.scalar(); kind == '"' && own {
 				r.draft.note(r.attrs.SetString(trace.AttrTraceState, text))
@@ -90,7 +91,7 @@ func (r *reader) readSpanContext(own bool) (tid trace.TraceID, ts idState, sid t
 			r.json.skip()
 		}
 	}
-	return tid, ts, sid, ss
+	return traceState, spanState
 }
 
 // readRFC3339 reads a time. The zero time of Go, which the exporter prints when
@@ -103,7 +104,7 @@ func (r *reader) readRFC3339() (int64, timeState) {
 	case kind != '"':
 		return 0, timeBad
 	}
-	var t time.Time
+	t := &r.draft.time
 	if t.UnmarshalText(text) != nil {
 		return 0, timeBad
 	}
@@ -139,15 +140,14 @@ func (r *reader) readStdoutLinks(d *draft) {
 		if !r.json.enter('{') {
 			continue
 		}
-		link := ref{follows: true}
+		link := d.newRef(true)
 		for r.json.more() {
 			if string(r.json.name()) == "SpanContext" {
-				link.trace, _, link.span, _ = r.readSpanContext(false)
+				r.readSpanContext(link.trace[:], link.span[:], false)
 			} else {
 				r.json.skip()
 			}
 		}
-		d.refs = append(d.refs, link)
 	}
 }
 

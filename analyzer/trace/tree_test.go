@@ -99,6 +99,18 @@ func TestCallTree(t *testing.T) {
 			want: []string{"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair", "    rpc SELECT 240..250"},
 		},
 		{
+			// call     |------------------|
+			// attempt  |-----|
+			// stale      |--------------|    ends after its attempt was given up, before fresh
+			// attempt        |------------|
+			// fresh            |----------|  ends last: the answer
+			name: "of several SERVER halves the one that ended last answered",
+			spans: []Span{span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "call", 0, 300),
+				span(3, 2, C, "a", "call", 0, 100), span(4, 3, S, "b", "stale", 10, 280), span(5, 2, C, "a", "call", 100, 300),
+				span(6, 5, S, "c", "fresh", 110, 290)},
+			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pair"},
+		},
+		{
 			name: "an attempt that was not measured does not hide who answered",
 			spans: []Span{span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
 				with(span(3, 2, C, "a", "Attempt.m", 0, 0), FlagUnmeasured), span(4, 3, S, "b", "m", 10, 90), span(5, 4, C, "b", "SELECT", 20, 30)},

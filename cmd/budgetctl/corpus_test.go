@@ -249,3 +249,92 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 }
+
+// TestEverySpanIsAccountedFor holds that spans read are analysed or left out for
+// a named reason, in every story and every real export that can be analysed.
+func TestEverySpanIsAccountedFor(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/trace.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := os.Getenv("LATENCYBUDGET_CORPUS"); dir != "" {
+		files = append(files, filepath.Join(dir, "*.json*"), filepath.Join(dir, "crisp", "*.json"))
+	}
+	for _, f := range append(files, "testdata/*/trace.*") {
+		for _, flags := range [][]string{nil, {"--endpoint", "*a*"}, {"--top", "1", "--max-hops", "2"}, {"--unweighted", "--steps"}} {
+			code, stdout, _ := outcome(t, "", append([]string{"analyze", "-o", "json", f}, flags...)...)
+			if stdout == "" {
+				if code == exitOK {
+					t.Errorf("%s %v: nothing printed, exit 0", f, flags)
+				}
+				continue
+			}
+			var r analyzer.Report
+			if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+				t.Fatal(err)
+			}
+			sum := r.Input.Analysed
+			for _, n := range r.Input.LeftOut {
+				sum += n
+			}
+			if sum != r.Input.Spans {
+				t.Errorf("%s %v: %d spans read, %d accounted for: analysed %d, left out %v",
+					f, flags, r.Input.Spans, sum, r.Input.Analysed, r.Input.LeftOut)
+			}
+			perFile := 0
+			for _, file := range r.Input.Files {
+				perFile += file.Spans
+			}
+			if perFile != r.Input.Spans {
+				t.Errorf("%s %v: files hold %d spans, the report says %d", f, flags, perFile, r.Input.Spans)
+			}
+		}
+	}
+}
+
+// TestTodaysTimeouts holds the two findings of the order chain's timeouts of
+// today: inventory has 6.7 times its P99 and could give 50 ms to risk, which has
+// twice its P99 and rare cold starts; five hops of 3 s allow 15 s.
+func TestTodaysTimeouts(t *testing.T) {
+	e := reportOf(t, "testdata/orders", "--budget", "800ms",
+		"--current", "auth*=40ms", "--current", "inventory*=200ms", "--current", "coupon*=160ms",
+		"--current", "risk*=240ms", "--current", "*persist=160ms").Endpoints[0]
+	verdicts := make(map[string]string)
+	byID := make(map[string]analyzer.Hop)
+	for _, h := range e.Hops {
+		verdicts[h.Callee] = h.Verdict
+		byID[h.ID] = h
+	}
+	if verdicts["inventory"] != analyzer.VerdictLoose || verdicts["risk"] != analyzer.VerdictTight {
+		t.Errorf("verdicts %v: want inventory loose, risk tight", verdicts)
+	}
+	if len(e.Moves) != 1 || byID[e.Moves[0].From].Callee != "inventory" || byID[e.Moves[0].To].Callee != "risk" ||
+		e.Moves[0].Amount != 50_000_000 || math.Abs(e.Moves[0].FromSlack-6.67) > 0.01 || math.Abs(e.Moves[0].ToSlack-2) > 0.01 {
+		t.Errorf("moves %+v: want 50 ms from inventory (6.7) to risk (2.0)", e.Moves)
+	}
+	for _, h := range e.Hops {
+		if h.Now.Known && h.Change.V != h.Share.V-h.Now.V {
+			t.Errorf("%s: change %d, want share - now", h.Label, h.Change.V)
+		}
+	}
+	e = reportOf(t, "testdata/orders", "--budget", "800ms",
+		"--current", "auth*=3s", "--current", "inventory*=3s", "--current", "coupon*=3s",
+		"--current", "risk*=3s", "--current", "*persist=3s").Endpoints[0]
+	if e.WorstCaseNow.V != 15_000_000_000 {
+		t.Errorf("worst case today %d ns, want 15 s", e.WorstCaseNow.V)
+	}
+}
+
+// TestStampsSayWhatIsConfigured holds that without --current the timeouts of
+// today come from the CLIENT spans, and the budget from the entry spans.
+func TestStampsSayWhatIsConfigured(t *testing.T) {
+	e := reportOf(t, "testdata/stamped").Endpoints[0]
+	if e.Budget != 800_000_000 || e.BudgetSource != "observed" {
+		t.Errorf("budget %d from %s, want 800 ms observed", e.Budget, e.BudgetSource)
+	}
+	for _, h := range e.Hops {
+		if h.Callee == "inventory" && h.Now.V != 200_000_000 {
+			t.Errorf("inventory has %d ns today, want 200 ms", h.Now.V)
+		}
+	}
+}
