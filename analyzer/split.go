@@ -623,6 +623,15 @@ func (e *endpoint) warn(a *analysis, low bool) {
 				float64(h.AttemptTimeout.V)/1e6, h.Share.V/max(h.AttemptTimeout.V, 1))
 		}
 	}
+	var failed []string
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Failed; n > 0 {
+			failed = append(failed, fmt.Sprintf("%s %d", e.Hops[i].Label, n))
+		}
+	}
+	if len(failed) > 0 {
+		say("failed calls are left out of the durations: %s", strings.Join(failed, ", "))
+	}
 	for i := range e.Hops {
 		if n := e.p.Hops[i].Unanswered; n > 0 {
 			say("%s: %d of its calls have no SERVER span: those that hung may be missing elsewhere too", e.Hops[i].Label, n)

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,8 +19,12 @@ import (
 	"github.com/latencybudget/latencybudget/internal/tracegen"
 )
 
-// rounds is how often each of the things that are compared is run.
-const rounds = 5
+// rounds is how often each of the things that are compared is run; what is short
+// and close to its goal is run more often.
+const (
+	rounds     = 5
+	moreRounds = 11
+)
 
 // run is what one run of something cost.
 type run struct {
@@ -31,7 +36,7 @@ type run struct {
 // interleave runs each of the variants once a round, one after the other, so
 // that whatever else the machine does meets all of them alike. The result is
 // indexed by variant and round.
-func interleave(variants ...func()) [][]run {
+func interleave(rounds int, variants ...func()) [][]run {
 	runs := make([][]run, len(variants))
 	for range rounds {
 		for i, variant := range variants {
@@ -63,17 +68,24 @@ func now() run {
 type figures []float64
 
 // perRound computes a figure of every round.
-func perRound(figure func(round int) float64) figures {
-	out := make(figures, rounds)
-	for i := range out {
-		out[i] = figure(i)
+func perRound(runs []run, figure func(run) float64) figures {
+	out := make(figures, len(runs))
+	for i, r := range runs {
+		out[i] = figure(r)
 	}
 	return out
 }
 
-// cpuRatio returns how much more CPU time a took than b.
-func cpuRatio(a, b []run) figures {
-	return perRound(func(i int) float64 { return float64(a[i].cpu) / float64(b[i].cpu) })
+func cpuSeconds(r run) float64  { return r.cpu.Seconds() }
+func wallSeconds(r run) float64 { return r.wall.Seconds() }
+
+// ratio returns, round by round, the figure of a divided by that of b.
+func ratio(figure func(run) float64, a, b []run) figures {
+	out := perRound(a, figure)
+	for i := range out {
+		out[i] /= figure(b[i])
+	}
+	return out
 }
 
 func (f figures) median() float64 {
@@ -165,15 +177,12 @@ func create(b *testing.B, name string, write func(io.Writer) (spans int, err err
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer file.Close()
 	buffer := bufio.NewWriterSize(file, 1<<20)
-	if in.spans, err = write(buffer); err == nil {
-		err = buffer.Flush()
-	}
-	if err != nil {
+	in.spans, err = write(buffer)
+	if err := errors.Join(err, buffer.Flush(), file.Close()); err != nil {
 		b.Fatal(err)
 	}
-	info, err := file.Stat()
+	info, err := os.Stat(in.name)
 	if err != nil {
 		b.Fatal(err)
 	}

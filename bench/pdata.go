@@ -64,7 +64,7 @@ func (f pdataFile) messages(info *trace.File) iter.Seq2[ptrace.Traces, error] {
 			yield(ptrace.Traces{}, err)
 			return
 		}
-		defer file.Close()
+		defer func() { _ = file.Close() }() // it was only read
 		lines := bufio.NewScanner(file)
 		lines.Buffer(make([]byte, 1<<20), longestMessage)
 		unmarshal := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces

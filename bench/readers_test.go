@@ -72,26 +72,26 @@ func BenchmarkReaders(b *testing.B) {
 		}
 	})
 
-	runs := interleave(calls...)
+	runs := interleave(rounds, calls...)
 	rows := [][]string{{"CPU time, median (min-max)", "MB/s", "spans/s", "allocs/span", "x pdata"}}
 	for i, v := range variants {
+		size, spans := float64(v.in.bytes)/1e6, float64(v.in.spans)
 		rows = append(rows, []string{
 			v.name,
-			perRound(func(r int) float64 { return float64(v.in.bytes) / 1e6 / runs[i][r].cpu.Seconds() }).String(),
-			fmt.Sprintf("%.0f", perRound(func(r int) float64 { return float64(v.in.spans) / runs[i][r].cpu.Seconds() }).median()),
-			fmt.Sprintf("%.2f", perRound(func(r int) float64 { return float64(runs[i][r].allocs) / float64(v.in.spans) }).median()),
-			cpuRatio(runs[v.pdata], runs[i]).String(),
+			perRound(runs[i], func(r run) float64 { return size / r.cpu.Seconds() }).String(),
+			fmt.Sprintf("%.0f", perRound(runs[i], func(r run) float64 { return spans / r.cpu.Seconds() }).median()),
+			fmt.Sprintf("%.2f", perRound(runs[i], func(r run) float64 { return float64(r.allocs) / spans }).median()),
+			ratio(cpuSeconds, runs[v.pdata], runs[i]).String(),
 		})
 	}
-	last := runs[len(variants)]
 	rows = append(rows, []string{
 		"copy in memory",
-		perRound(func(r int) float64 { return copies * float64(len(data)) / 1e6 / last[r].cpu.Seconds() }).String(),
+		perRound(runs[len(variants)], func(r run) float64 { return copies * float64(len(data)) / 1e6 / r.cpu.Seconds() }).String(),
 	})
 	b.ReportMetric(0, "ns/op")
 	b.Log(table(rows))
-	wall := perRound(func(r int) float64 { return float64(runs[1][r].wall) / float64(runs[2][r].wall) })
-	b.Logf("1 worker takes %v of the wall time and %v of the CPU time of 2", wall, cpuRatio(runs[1], runs[2]))
+	b.Logf("1 worker takes %v of the wall time and %v of the CPU time of 2",
+		ratio(wallSeconds, runs[1], runs[2]), ratio(cpuSeconds, runs[1], runs[2]))
 }
 
 var checksumSeed = maphash.MakeSeed()

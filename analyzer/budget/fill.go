@@ -75,8 +75,10 @@ type filling struct {
 
 // resize makes room for up to k siblings.
 func (f *filling) resize(k int) {
-	for _, s := range []*[]float64{&f.floor, &f.cap, &f.base, &f.weight, &f.v, &f.start, &f.stop, &f.growth,
-		&f.head, &f.rest, &f.headGrowth, &f.open, &f.openGrowth} {
+	for _, s := range []*[]float64{
+		&f.floor, &f.cap, &f.base, &f.weight, &f.v, &f.start, &f.stop, &f.growth,
+		&f.head, &f.rest, &f.headGrowth, &f.open, &f.openGrowth,
+	} {
 		*s = slices.Grow((*s)[:0], k)[:k]
 	}
 	f.frozen = slices.Grow(f.frozen[:0], k)[:k]

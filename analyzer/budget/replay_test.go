@@ -54,17 +54,32 @@ func TestReplayOfOneRequest(t *testing.T) {
 		limits Limits
 		want   Effect
 	}{
-		{"b is cut at 70", Limits{Budget: 80, Timeouts: []float64{noLimit, 50, 30}},
-			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 140, Saved: 50, Wasted: 140, Early: 10}},
+		{
+			"b is cut at 70",
+			Limits{Budget: 80, Timeouts: []float64{noLimit, 50, 30}},
+			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 140, Saved: 50, Wasted: 140, Early: 10},
+		},
 		{"today nothing is cut", Limits{Budget: noLimit, Timeouts: none}, Effect{Requests: 1, Executed: 190}},
-		{"deadline only", Limits{Budget: 80, Timeouts: none},
-			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160}},
-		{"the deadline cuts before a later timeout", Limits{Budget: 80, Timeouts: []float64{noLimit, noLimit, 45}},
-			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160}},
-		{"a good request is cut", Limits{Budget: 100, Timeouts: []float64{noLimit, 39, noLimit}},
-			Effect{Requests: 1, Violated: 1, FalseCut: 1, Executed: 78, Saved: 112, Wasted: 78}},
-		{"limits that are just met cut nothing", Limits{Budget: 100, Timeouts: []float64{noLimit, 40, 50}},
-			Effect{Requests: 1, Executed: 190}},
+		{
+			"deadline only",
+			Limits{Budget: 80, Timeouts: none},
+			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160},
+		},
+		{
+			"the deadline cuts before a later timeout",
+			Limits{Budget: 80, Timeouts: []float64{noLimit, noLimit, 45}},
+			Effect{Requests: 1, Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160},
+		},
+		{
+			"a good request is cut",
+			Limits{Budget: 100, Timeouts: []float64{noLimit, 39, noLimit}},
+			Effect{Requests: 1, Violated: 1, FalseCut: 1, Executed: 78, Saved: 112, Wasted: 78},
+		},
+		{
+			"limits that are just met cut nothing",
+			Limits{Budget: 100, Timeouts: []float64{noLimit, 40, 50}},
+			Effect{Requests: 1, Executed: 190},
+		},
 	} {
 		if diff := cmp.Diff(c.want, p.Replay(rows, c.limits)); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
@@ -100,14 +115,23 @@ func TestDeadlinesArePassedDown(t *testing.T) {
 		limits Limits
 		cut    float64
 	}{
-		{"the grandchild's deadline is that of the call less two tails",
-			[]interval{{0, 90}, {10, 80}, {20, 60}, {20, 59}}, limits(60, noLimit), 58},
-		{"its caller's own timeout binds first",
-			[]interval{{0, 90}, {10, 80}, {20, 50}, {20, 49}}, limits(noLimit, 25), 43},
+		{
+			"the grandchild's deadline is that of the call less two tails",
+			[]interval{{0, 90}, {10, 80}, {20, 60}, {20, 59}},
+			limits(60, noLimit), 58,
+		},
+		{
+			"its caller's own timeout binds first",
+			[]interval{{0, 90}, {10, 80}, {20, 50}, {20, 49}},
+			limits(noLimit, 25), 43,
+		},
 		{"a call below its floor is not sent", []interval{{0, 100}, {10, 95}, {86, 89}, absent}, limits(noLimit, noLimit), 86},
 		{"at its floor it is", []interval{{0, 100}, {10, 95}, {85, 89}, absent}, limits(noLimit, noLimit), noLimit},
-		{"through a caller that the row does not know", []interval{{0, 100}, {10, 80}, absent, {85, 91}},
-			limits(noLimit, noLimit), 88},
+		{
+			"through a caller that the row does not know",
+			[]interval{{0, 100}, {10, 80}, absent, {85, 91}},
+			limits(noLimit, noLimit), 88,
+		},
 	} {
 		deadlines := make([]float64, 4)
 		if got := p.cut(requests(c.row), 0, p.planned(nil), &c.limits, deadlines); got != c.cut {

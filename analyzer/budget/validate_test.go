@@ -59,9 +59,14 @@ func observed(n int, hops []profile.Hop, threshold uint64, make shape) *profile.
 // chain is a workload of three calls in sequence with log-normal times around
 // 10 ms, of which the last is made by every fourth request and calls another.
 func chain(n int, threshold uint64) *profile.Profile {
-	hops := []profile.Hop{{Parent: -1}, {Parent: 0, Kind: profile.KindCall},
-		{Parent: 0, Kind: profile.KindCall, After: []int{1}}, {Parent: 0, Kind: profile.KindCall, After: []int{1, 2}},
-		{Parent: 3, Kind: profile.KindCall}, {Parent: 0, Kind: profile.KindAsync}}
+	hops := []profile.Hop{
+		{Parent: -1},
+		{Parent: 0, Kind: profile.KindCall},
+		{Parent: 0, Kind: profile.KindCall, After: []int{1}},
+		{Parent: 0, Kind: profile.KindCall, After: []int{1, 2}},
+		{Parent: 3, Kind: profile.KindCall},
+		{Parent: 0, Kind: profile.KindAsync},
+	}
 	return observed(n, hops, threshold, func(rng *rand.Rand, i int) []interval {
 		at := int64(1000)
 		next := func() interval {
@@ -81,8 +86,10 @@ func chain(n int, threshold uint64) *profile.Profile {
 
 func TestNewProblem(t *testing.T) {
 	p := chain(1000, 0)
-	o := Options{Reserve: 7, Fraction: 0.1, Floors: map[int]int64{1: 5, 2: 0}, Caps: map[int]int64{2: 9},
-		CapRatios: map[int]float64{3: 0.5}, Quantum: 1000}
+	o := Options{
+		Reserve: 7, Fraction: 0.1, Floors: map[int]int64{1: 5, 2: 0}, Caps: map[int]int64{2: 9},
+		CapRatios: map[int]float64{3: 0.5}, Quantum: 1000,
+	}
 	problem := NewProblem(p, o)
 	at := func(d *quantile.Dist, l quantile.Level) float64 {
 		v, _ := d.At(l)

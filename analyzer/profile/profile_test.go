@@ -195,20 +195,24 @@ func randomRequest(r *rand.Rand, id int) *trace.Trace {
 			outcome := trace.Outcome(max(0, r.IntN(9)-5))
 			switch r.IntN(9) {
 			case 0:
-				out = append(out, of(trace.KindInternal, service, name, start+shift, end+shift, below(service, start, end, depth-1)...))
+				out = append(out, of(trace.KindInternal, service, name, start+shift, end+shift,
+					below(service, start, end, depth-1)...))
 			case 1:
 				out = append(out, of(trace.KindUnspecified, service, name, start+shift, end+shift))
 			case 2:
 				out = append(out, of(trace.KindProducer, service, name, start+shift, end+shift,
-					of(trace.KindConsumer, callee, name, end+there, end+50*ms+there, below(callee, end, end+50*ms, depth-1)...)))
+					of(trace.KindConsumer, callee, name, end+there, end+50*ms+there,
+						below(callee, end, end+50*ms, depth-1)...)))
 			case 3:
-				out = append(out, serverSpan(callee, name, start+there, end+there, below(callee, start, end, depth-1)...).ended(outcome))
+				out = append(out, serverSpan(callee, name, start+there, end+there,
+					below(callee, start, end, depth-1)...).ended(outcome))
 			case 4:
 				out = append(out, of(trace.KindClient, service, "SELECT", start+shift, end+shift).ended(outcome))
 			default:
 				inset := (end - start) / 10
 				c := of(trace.KindClient, service, name, start+shift, end+shift,
-					serverSpan(callee, name, start+inset+there, end-inset+there, below(callee, start+inset, end-inset, depth-1)...)).ended(outcome)
+					serverSpan(callee, name, start+inset+there, end-inset+there,
+						below(callee, start+inset, end-inset, depth-1)...)).ended(outcome)
 				if c.peer = callee; r.IntN(5) == 0 {
 					c.below = nil // the answer was lost
 				}
@@ -274,7 +278,8 @@ func TestMergedPartsEqualTheWholeInAnyOrder(t *testing.T) {
 				rest.Merge(collectorOf(rules, parts[2]))
 				c.Merge(rest)
 			}
-			if got := describe(s, rules, c.Resolve()); !reflect.DeepEqual(want, got) { // cmp takes long where nothing differs
+			if got := describe(s, rules, c.Resolve()); !reflect.DeepEqual(want,
+				got) { // cmp takes long where nothing differs
 				t.Fatalf("seed %d (-whole +parts):\n%s", seed, cmp.Diff(want, got, exact))
 			}
 		}
@@ -310,7 +315,8 @@ func TestProfilesHoldTogether(t *testing.T) {
 					t.Fatalf("seed %d: presence %v of %s, optional %v", seed, h.Presence, h.ID, h.Optional)
 				}
 				if h.Calls != h.Duration.N()+h.Failed || h.Calls != h.Count.N() {
-					t.Fatalf("seed %d: %d calls of %s, %d durations, %d failed", seed, h.Calls, h.ID, h.Duration.N(), h.Failed)
+					t.Fatalf("seed %d: %d calls of %s, %d durations, %d failed", seed, h.Calls, h.ID,
+						h.Duration.N(), h.Failed)
 				}
 				for k := range p.Rows.Len() {
 					d, s := p.Rows.Duration[i][k], p.Rows.Self[i][k]

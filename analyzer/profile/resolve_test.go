@@ -52,7 +52,8 @@ func TestToleranceIsAtMostHalfOfEitherCall(t *testing.T) {
 	// 1 % of the parent is 1 ms, but b takes 0.2 ms: it must start at most 0.1 ms early.
 	for early, want := range map[int64][]string{100_000: {"b after a"}, 100_001: nil} {
 		p := one(t, Options{}, many(30, func(int) work {
-			return serverSpan("s", "GET /", 0, 100*ms, call("s", "a", "a", 0, 40*ms), call("s", "b", "b", 40*ms-early, 40*ms-early+200_000))
+			return serverSpan("s", "GET /", 0, 100*ms, call("s", "a", "a", 0, 40*ms),
+				call("s", "b", "b", 40*ms-early, 40*ms-early+200_000))
 		}))
 		if diff := cmp.Diff(want, p.chains()); diff != "" {
 			t.Errorf("%d ns early (-want +got):\n%s", early, diff)
@@ -88,11 +89,32 @@ func TestADiamondKeepsItsShape(t *testing.T) {
 		return serverSpan("s", "GET /", 0, 60*ms, call("s", "a", "A", 0, 5*ms), call("s", "b", "B", 5*ms, 7*ms),
 			call("s", "c", "C", 7*ms, 22*ms), call("s", "d", "D", 7*ms, 17*ms), call("s", "e", "E", 22*ms, 52*ms))
 	}))
-	want := []string{"B after A", "C after A", "C after B", "D after A", "D after B", "E after A", "E after B", "E after C", "E after D"}
+	want := []string{
+		"B after A", "C after A", "C after B", "D after A", "D after B", "E after A", "E after B",
+		"E after C", "E after D",
+	}
 	if diff := cmp.Diff(want, p.chains()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"0 root s GET /", "0.1 call a A", "0.2 call b B", "0.3 call c C", "0.4 call d D", "0.5 call e E"}, p.names()); diff != "" {
+	if diff := cmp.Diff([]string{
+		"0 root s GET /", "0.1 call a A", "0.2 call b B", "0.3 call c C",
+		"0.4 call d D", "0.5 call e E",
+	}, p.names()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestSiblingsStandInOrderOfTheirWeightedStart(t *testing.T) {
+	// x starts at 10 in two requests and at 50 in one that stands for four; y at 30.
+	p := one(t, Options{}, many(3, func(i int) work {
+		start, threshold := int64(10*ms), uint64(0)
+		if i == 2 {
+			start, threshold = 50*ms, 3<<54
+		}
+		return serverSpan("s", "GET /", 0, 100*ms, call("s", "a", "x", start, start+ms),
+			call("s", "b", "y", 30*ms, 31*ms)).sampled(threshold)
+	}))
+	if diff := cmp.Diff([]string{"0 root s GET /", "0.1 call b y", "0.2 call a x"}, p.names()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -135,8 +157,13 @@ func TestAlternativesShareOneSlot(t *testing.T) {
 		t.Errorf("%d of %d pairs sure, want 3 of 6: the alternatives", p.SurePairs, p.Pairs)
 	}
 
-	// 5*5/25 = 1 is no evidence: they may well be in sequence.
-	p = choices(5, 5, 0, 25)
+	// 20*25/100 = 5 is just enough.
+	if p = choices(20, 25, 0, 100); p.hop(t, "first").Slot == 0 {
+		t.Error("no slot at 5 expected meetings")
+	}
+
+	// 20*24/100 is not: they may well be in sequence.
+	p = choices(20, 24, 0, 100)
 	if p.hop(t, "first").Slot != 0 || p.hop(t, "second").Slot != 0 {
 		t.Error("a slot without evidence")
 	}
@@ -172,7 +199,8 @@ func TestSlowRequestsInRunsShrinkTheSample(t *testing.T) {
 
 func TestServerOnlyIsSaidOfOtherServicesAlone(t *testing.T) {
 	p := one(t, Options{}, many(1, func(int) work {
-		return serverSpan("s", "GET /", 0, 100*ms, serverSpan("t", "remote", 1*ms, 9*ms), serverSpan("s", "local", 11*ms, 19*ms), call("s", "t", "pair", 20*ms, 30*ms))
+		return serverSpan("s", "GET /", 0, 100*ms, serverSpan("t", "remote", 1*ms, 9*ms),
+			serverSpan("s", "local", 11*ms, 19*ms), call("s", "t", "pair", 20*ms, 30*ms))
 	}))
 	for name, want := range map[string]bool{"remote": true, "local": false, "pair": false} {
 		if got := p.hop(t, name).ServerOnly; got != want {
@@ -184,7 +212,8 @@ func TestServerOnlyIsSaidOfOtherServicesAlone(t *testing.T) {
 func TestTheSameOperationOnTwoWaysIsTwoHops(t *testing.T) {
 	p := one(t, Options{}, many(3, func(int) work {
 		return serverSpan("s", "GET /", 0, 100*ms,
-			call("s", "a", "A", 0, 40*ms, call("a", "db", "Get", 10*ms, 20*ms)), call("s", "b", "B", 50*ms, 90*ms, call("b", "db", "Get", 60*ms, 80*ms)))
+			call("s", "a", "A", 0, 40*ms, call("a", "db", "Get", 10*ms, 20*ms)), call("s", "b", "B", 50*ms,
+				90*ms, call("b", "db", "Get", 60*ms, 80*ms)))
 	}))
 	want := []string{"0 root s GET /", "0.1 call a A", "0.1.1 call db Get", "0.2 call b B", "0.2.1 call db Get"}
 	if diff := cmp.Diff(want, p.names()); diff != "" {

@@ -195,7 +195,7 @@ func (ev *evidence) layout(o Options) *layout {
 		l.async[i] = key.Kind == trace.CallAsync || parent >= 0 && l.async[parent] || p.async(which)
 		gone[i] = key.Kind == trace.CallStep && !o.Steps || key.Kind == trace.CallStage && p.wrapper()
 	}
-	kept := ev.keep(gone, o.MaxHops)
+	kept := ev.keep(gone, l.async, o.MaxHops)
 	same := ev.unanswered()
 	type hopKey struct {
 		parent int32
@@ -286,9 +286,10 @@ func (p *pathEvidence) async(resolution int) bool {
 // median: it reports the same work as its parent.
 func (p *pathEvidence) wrapper() bool { return p.calls-p.wraps < (p.calls+1)/2 }
 
-// keep chooses the nodes that get a hop of their own: those with the most time
-// in total, each with all its ancestors.
-func (ev *evidence) keep(gone []bool, maxHops int) []bool {
+// keep chooses the nodes that get a hop of their own, each with all its
+// ancestors: first those that somebody waits for, which alone have a budget,
+// and of them those with the most time in total.
+func (ev *evidence) keep(gone, async []bool, maxHops int) []bool {
 	n := len(gone)
 	kept := make([]bool, n)
 	want := 0
@@ -309,7 +310,8 @@ func (ev *evidence) keep(gone []bool, maxHops int) []bool {
 	}
 	rank := ev.paths.Ranks()
 	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(ev.nodes[b].total, ev.nodes[a].total), cmp.Compare(rank[a], rank[b]))
+		return cmp.Or(cmp.Compare(boolInt(async[a]), boolInt(async[b])),
+			cmp.Compare(ev.nodes[b].total, ev.nodes[a].total), cmp.Compare(rank[a], rank[b]))
 	})
 	room := maxHops
 	for _, i := range order {
@@ -355,7 +357,7 @@ func threshold(t *trace.Trace) (uint64, thresholdState) {
 	return largest, state
 }
 
-// NoteNoThreshold: a trace without readable sampling threshold; left out of
+// NoteNoThreshold marks a trace without readable sampling threshold; left out of
 // weighted sets, and wherever its threshold is unreadable.
 const NoteNoThreshold trace.NoteKind = "no_sampling_threshold"
 

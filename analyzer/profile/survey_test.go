@@ -49,7 +49,10 @@ func TestWhatNobodyWaitsForIsAsync(t *testing.T) {
 			}
 			return request(10, 90*ms)
 		}, KindAsync},
-		{"a failed parent was cut short", 10, func(int) work { return request(10, 900*ms).ended(trace.OutcomeFailed) }, KindCall},
+		{"a failed parent was cut short", 10, func(int) work {
+			return request(10,
+				900*ms).ended(trace.OutcomeFailed)
+		}, KindCall},
 		{"0.3 ms are tolerated under short parents", 10, func(int) work {
 			return serverSpan("a", "GET /", 0, 5*ms, of(trace.KindClient, "a", "child", 10, 5*ms+300_000))
 		}, KindCall},
@@ -63,11 +66,16 @@ func TestWhatNobodyWaitsForIsAsync(t *testing.T) {
 			return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindConsumer, "b", "child", 10, 20))
 		}, KindAsync},
 		{"follows from its parent", 1, func(int) work {
-			return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindClient, "a", "child", 10, 20).flagged(trace.FlagFollowsFrom))
+			return serverSpan("a", "GET /", 0, 100*ms,
+				of(trace.KindClient, "a", "child", 10, 20).flagged(trace.FlagFollowsFrom))
 		}, KindAsync},
 		{"a stage that outlives", 5, func(int) work {
 			return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindInternal, "a", "child", 90*ms, 120*ms))
 		}, KindAsync},
+		{"outlives its stage, which may turn out to be nothing, but not the entry", 5, func(int) work {
+			return serverSpan("a", "GET /", 0, 100*ms,
+				of(trace.KindInternal, "a", "stage", 0, 20*ms, of(trace.KindClient, "a", "child", 10*ms, 60*ms)))
+		}, KindCall},
 		{"clocks that differ are no evidence", 10, func(i int) work {
 			shift := int64(50 * ms)
 			if i == 0 {
@@ -78,9 +86,14 @@ func TestWhatNobodyWaitsForIsAsync(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			p := one(t, Options{}, many(test.n, test.request))
-			if got := p.hop(t, "child").Kind; got != test.want {
-				t.Errorf("child is %s, want %s", kindNames[got], kindNames[test.want])
+			traces := many(test.n, test.request)
+			parts := surveyOf(traces[test.n/2:])
+			parts.Merge(surveyOf(traces[:test.n/2]))
+			for _, s := range []*Survey{surveyOf(traces), parts} {
+				p := collectorOf(s.Decide(Options{}), traces).Resolve()[0]
+				if got := p.hop(t, "child").Kind; got != test.want {
+					t.Errorf("child is %s, want %s", kindNames[got], kindNames[test.want])
+				}
 			}
 		})
 	}
@@ -103,9 +116,10 @@ func TestACoarseClockWidensTheTolerance(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var traces []*trace.Trace
-			for i := range 10 {
+			for i := range 30 {
 				length := max(test.unit, 10*ms)
-				tr := assemble(i, serverSpan("a", "GET /", 0, length, of(trace.KindClient, "a", "child", 0, length+test.late)))
+				tr := assemble(i, serverSpan("a", "GET /", 0, length,
+					of(trace.KindClient, "a", "child", 0, length+test.late)))
 				for s := range tr.Spans {
 					if test.unit > 0 {
 						tr.Spans[s].Start -= tr.Spans[s].Start % test.unit
@@ -115,17 +129,18 @@ func TestACoarseClockWidensTheTolerance(t *testing.T) {
 			}
 			p := one(t, Options{}, traces)
 			if got := p.hop(t, "child").Kind; got != test.want || p.Resolution != test.clock {
-				t.Errorf("child is %s at a resolution of %d, want %s at %d", kindNames[got], p.Resolution, kindNames[test.want], test.clock)
+				t.Errorf("child is %s at a resolution of %d, want %s at %d", kindNames[got], p.Resolution,
+					kindNames[test.want], test.clock)
 			}
 		})
 	}
 }
 
-func TestTheClockIsCoarseFrom99Percent(t *testing.T) {
-	// 100 requests of two spans, four times each: 400 times; some are fine.
-	resolution := func(fine int) int64 {
+func TestTheClockIsCoarseFrom99PercentOf100Times(t *testing.T) {
+	// Each request has two spans, so four times; some are fine.
+	resolution := func(requests, fine int) int64 {
 		var traces []*trace.Trace
-		for i := range 100 {
+		for i := range requests {
 			tr := assemble(i, serverSpan("a", "GET /", 0, 10*ms, of(trace.KindClient, "a", "child", 0, 5*ms)))
 			for s := range tr.Spans {
 				tr.Spans[s].Start -= tr.Spans[s].Start % ms
@@ -138,11 +153,13 @@ func TestTheClockIsCoarseFrom99Percent(t *testing.T) {
 		}
 		return one(t, Options{}, traces).Resolution
 	}
-	if r := resolution(4); r != ms {
-		t.Errorf("4 of 400 are fine: resolution %d, want 1 ms", r)
-	}
-	if r := resolution(5); r != 0 {
-		t.Errorf("5 of 400 are fine: resolution %d, want 0", r)
+	for _, test := range []struct {
+		requests, fine int
+		want           int64
+	}{{100, 4, ms}, {100, 5, 0}, {25, 0, ms}, {24, 0, 0}} {
+		if r := resolution(test.requests, test.fine); r != test.want {
+			t.Errorf("%d of %d times are fine: resolution %d, want %d", test.fine, 4*test.requests, r, test.want)
+		}
 	}
 }
 
@@ -154,7 +171,10 @@ func TestEverythingBelowAnAsyncHopIsAsync(t *testing.T) {
 					call("b", "c", "Get", 310*ms, 400*ms, of(trace.KindClient, "c", "SELECT", 320*ms, 330*ms)),
 					call("b", "c", "Put", 410*ms, 500*ms))))
 	}))
-	want := []string{"0 root a GET /", "0.1 async a send", "0.1.1 async b process", "0.1.1.1 async c Get", "0.1.1.1.1 async SELECT", "0.1.1.2 async c Put"}
+	want := []string{
+		"0 root a GET /", "0.1 async a send", "0.1.1 async b process", "0.1.1.1 async c Get",
+		"0.1.1.1.1 async SELECT", "0.1.1.2 async c Put",
+	}
 	if diff := cmp.Diff(want, p.names()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -218,7 +238,8 @@ func TestAWrapperIsTransparentAndAStageIsNot(t *testing.T) {
 		if i < wide {
 			end = 90 * ms
 		}
-		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindInternal, "a", "inner", 0, end, call("a", "b", "Get", 10*ms, 20*ms)))
+		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindInternal, "a", "inner", 0, end,
+			call("a", "b", "Get", 10*ms, 20*ms)))
 	}
 	stage := []string{"0 root a GET /", "0.1 stage a inner", "0.1.1 call b Get"}
 	wrapper := []string{"0 root a GET /", "0.1 call b Get"}
@@ -235,7 +256,8 @@ func TestAWrapperIsTransparentAndAStageIsNot(t *testing.T) {
 
 func TestStepsAreShownOnRequest(t *testing.T) {
 	traces := many(3, func(int) work {
-		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindUnspecified, "a", "MmcGet", 10*ms, 40*ms), call("a", "b", "Get", 50*ms, 60*ms))
+		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindUnspecified, "a", "MmcGet", 10*ms, 40*ms),
+			call("a", "b", "Get", 50*ms, 60*ms))
 	})
 	plain, steps := one(t, Options{}, traces), one(t, Options{Steps: true}, traces)
 	if diff := cmp.Diff([]string{"0 root a GET /", "0.1 call b Get"}, plain.names()); diff != "" {
@@ -274,7 +296,10 @@ func TestHopsOverTheLimitBecomeOther(t *testing.T) {
 	s := surveyOf(traces)
 	rules := s.Decide(Options{MaxHops: 4, Steps: true})
 	p := collectorOf(rules, traces).Resolve()[0]
-	want := []string{"0 root a GET /", "0.1 call other", "0.2 call b op7", "0.3 call b op8", "0.4 call b op9", "0.4.1 call other"}
+	want := []string{
+		"0 root a GET /", "0.1 call other", "0.2 call b op7", "0.3 call b op8", "0.4 call b op9",
+		"0.4.1 call other",
+	}
 	if diff := cmp.Diff(want, p.names()); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
@@ -283,7 +308,8 @@ func TestHopsOverTheLimitBecomeOther(t *testing.T) {
 		t.Errorf("%d operations folded, want %d", got, want)
 	}
 	other := p.hop(t, OtherOperation)
-	if d, n := at(t, other.Duration, quantile.P50), at(t, other.Count, quantile.P50); d != 28*ms || n != 7 || other.Retried || other.Looped {
+	if d, n := at(t, other.Duration, quantile.P50), at(t, other.Count,
+		quantile.P50); d != 28*ms || n != 7 || other.Retried || other.Looped {
 		t.Errorf("other took %d ns in %d calls, want 28 ms in 7; %+v", d, n, other)
 	}
 	total := 0.0
@@ -295,10 +321,24 @@ func TestHopsOverTheLimitBecomeOther(t *testing.T) {
 	}
 }
 
+func TestAsyncHopsTakeNoRoomFromOthers(t *testing.T) {
+	// However long they take: they have no budget.
+	p := one(t, Options{MaxHops: 3}, many(3, func(int) work {
+		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindProducer, "a", "send", 1*ms, 900*ms),
+			of(trace.KindProducer, "a", "push", 1*ms, 800*ms),
+			call("a", "b", "Get", 0, 3*ms), call("a", "b", "Put", 5*ms, 6*ms))
+	}))
+	want := []string{"0 root a GET /", "0.1 call b Get", "0.2 call b Put", "0.3 async other"}
+	if diff := cmp.Diff(want, p.names()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestOtherDoesNotDependOnWhatCameFirst(t *testing.T) {
 	// Under the limit of 2, GET / keeps big; a call, a stage, a step and a queue are folded.
 	parts := []work{
-		call("a", "b", "small", 0, 2*ms), of(trace.KindInternal, "a", "stage", 3*ms, 4*ms), of(trace.KindUnspecified, "a", "step", 5*ms, 6*ms),
+		call("a", "b", "small", 0, 2*ms), of(trace.KindInternal, "a", "stage", 3*ms,
+			4*ms), of(trace.KindUnspecified, "a", "step", 5*ms, 6*ms),
 		of(trace.KindProducer, "a", "send", 7*ms, 8*ms),
 	}
 	var want []string
@@ -310,7 +350,10 @@ func TestOtherDoesNotDependOnWhatCameFirst(t *testing.T) {
 		got := p.names()
 		if want == nil {
 			want = got
-			if diff := cmp.Diff([]string{"0 root a GET /", "0.1 call other", "0.2 call b big", "0.3 async other"}, got); diff != "" {
+			if diff := cmp.Diff([]string{
+				"0 root a GET /", "0.1 call other", "0.2 call b big",
+				"0.3 async other",
+			}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		}
@@ -366,13 +409,17 @@ func TestOneOffsetPutsEveryCalleeIntoItsCaller(t *testing.T) {
 		{
 			name: "a callee longer than its caller says nothing",
 			traces: []*trace.Trace{
-				assemble(0, pairOf([2]int64{0, 10 * ms}, [2]int64{-5 * ms, 40 * ms})),
+				assemble(0, pairOf([2]int64{0, 10 * ms}, [2]int64{22 * ms, 28 * ms})),
+				assemble(1, pairOf([2]int64{0, 10 * ms}, [2]int64{-5 * ms, 40 * ms})),
 			},
+			want: []Shift{{"a", "b", -20 * ms}}, skew: -20 * ms,
 		},
 		{
 			name: "one host has one clock",
-			traces: []*trace.Trace{assemble(0, serverSpan("a", "GET /", 0, 20*ms, work{kind: C, service: "a", name: "Get", end: 10 * ms, host: "h",
-				below: []work{{kind: S, service: "b", name: "Get", start: 30 * ms, end: 35 * ms, host: "h"}}}))},
+			traces: []*trace.Trace{assemble(0, serverSpan("a", "GET /", 0, 20*ms, work{
+				kind: C, service: "a", name: "Get", end: 10 * ms, host: "h",
+				below: []work{{kind: S, service: "b", name: "Get", start: 30 * ms, end: 35 * ms, host: "h"}},
+			}))},
 		},
 		{
 			name: "a SERVER without CLIENT",
@@ -422,7 +469,8 @@ func TestOffsetsAreKeptByServicePairNotByPath(t *testing.T) {
 		if i%2 == 1 {
 			from, off = "sidecar", -30*ms
 		}
-		return serverSpan("a", "GET /", 0, 20*ms, of(trace.KindClient, from, "Get", 0, 10*ms, serverSpan("b", "Get", 2*ms+off, 8*ms+off)))
+		return serverSpan("a", "GET /", 0, 20*ms, of(trace.KindClient, from, "Get", 0, 10*ms,
+			serverSpan("b", "Get", 2*ms+off, 8*ms+off)))
 	}
 	traces := many(6, request)
 	want := []Shift{{"a", "b", -20 * ms}, {"sidecar", "b", 30 * ms}}
@@ -475,28 +523,41 @@ func TestUnansweredCallsBelongToTheirSiblings(t *testing.T) {
 	}{
 		{
 			"same peer, same operation",
-			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("risk", "POST", 0).ended(trace.OutcomeTimedOut)},
-			[]string{"0 root a GET /", "0.1 call risk Score"}, map[string]int{"Score": 1},
+			[]work{
+				client("risk", "POST", 0, answer("risk", "Score", 0)),
+				client("risk", "POST", 0).ended(trace.OutcomeTimedOut),
+			},
+			[]string{"0 root a GET /", "0.1 call risk Score"},
+			map[string]int{"Score": 1},
 		},
 		{
 			"neither names a peer",
 			[]work{client("", "Score", 0), client("", "Score", 0, answer("risk", "Score", 0))},
-			[]string{"0 root a GET /", "0.1 call risk Score"}, map[string]int{"Score": 1},
+			[]string{"0 root a GET /", "0.1 call risk Score"},
+			map[string]int{"Score": 1},
 		},
 		{
 			"another peer is somebody else, whatever the method",
 			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("api.example.com", "POST", 9)},
-			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call api.example.com POST"}, map[string]int{"Score": 0, "POST": 0},
+			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call api.example.com POST"},
+			map[string]int{"Score": 0, "POST": 0},
 		},
 		{
 			"two operations answer to the same call: nobody knows which",
-			[]work{client("risk", "POST", 0, answer("risk", "Score", 0)), client("risk", "POST", 9, answer("risk", "Train", 9)), client("risk", "POST", 19)},
-			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call risk Train", "0.3 call risk POST"}, map[string]int{"Score": 0, "Train": 0, "POST": 0},
+			[]work{
+				client("risk", "POST", 0, answer("risk", "Score", 0)),
+				client("risk", "POST", 9, answer("risk", "Train", 9)), client("risk", "POST", 19),
+			},
+			[]string{"0 root a GET /", "0.1 call risk Score", "0.2 call risk Train", "0.3 call risk POST"},
+			map[string]int{"Score": 0, "Train": 0, "POST": 0},
 		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			traces := many(len(test.requests), func(i int) work { return serverSpan("a", "GET /", 0, 50*ms, test.requests[i]) })
+			traces := many(len(test.requests), func(i int) work {
+				return serverSpan("a", "GET /", 0, 50*ms,
+					test.requests[i])
+			})
 			for range 2 {
 				parts := surveyOf(traces[:1])
 				parts.Merge(surveyOf(traces[1:]))
@@ -532,9 +593,15 @@ func TestTracesCountByThresholdOrNotAtAll(t *testing.T) {
 	}{
 		{"none has one", mix(plain, plain), false, 2, false, SamplingEvidence{Traces: 2}},
 		{"all have one", mix(half, half), false, 2, true, SamplingEvidence{Traces: 2, Weighted: 2}},
-		{"mixed: those without are left out", mix(half, plain, half), false, 2, true, SamplingEvidence{Traces: 3, Weighted: 2}},
+		{
+			"mixed: those without are left out", mix(half, plain, half), false, 2, true,
+			SamplingEvidence{Traces: 3, Weighted: 2},
+		},
 		{"unreadable: left out", mix(plain, invalid), false, 1, false, SamplingEvidence{Traces: 2, Invalid: 1}},
-		{"unweighted takes all", mix(half, plain, invalid), true, 3, false, SamplingEvidence{Traces: 3, Weighted: 1, Invalid: 1}},
+		{
+			"unweighted takes all", mix(half, plain, invalid), true, 3, false,
+			SamplingEvidence{Traces: 3, Weighted: 1, Invalid: 1},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -542,7 +609,8 @@ func TestTracesCountByThresholdOrNotAtAll(t *testing.T) {
 			rules := s.Decide(Options{Unweighted: test.unweighted})
 			p := collectorOf(rules, test.traces).Resolve()[0]
 			if p.Requests != test.requests || rules.Weighted() != test.weighted {
-				t.Errorf("%d requests, weighted %v; want %d, %v", p.Requests, rules.Weighted(), test.requests, test.weighted)
+				t.Errorf("%d requests, weighted %v; want %d, %v", p.Requests, rules.Weighted(), test.requests,
+					test.weighted)
 			}
 			if diff := cmp.Diff(test.evidence, s.Sampling()); diff != "" {
 				t.Errorf("evidence (-want +got):\n%s", diff)
@@ -552,11 +620,13 @@ func TestTracesCountByThresholdOrNotAtAll(t *testing.T) {
 }
 
 func TestATraceCountsByItsRarestSpan(t *testing.T) {
-	traces := many(1, func(int) work {
-		return serverSpan("a", "GET /", 0, 10*ms, call("a", "b", "Get", 0, ms).sampled(3<<54)).sampled(1 << 55)
-	})
-	if p := one(t, Options{}, traces); p.Rows.Threshold[0] != 3<<54 {
-		t.Errorf("threshold %#x, want %#x", p.Rows.Threshold[0], uint64(3<<54))
+	for _, th := range [][2]uint64{{1 << 55, 3 << 54}, {3 << 54, 1 << 55}} {
+		p := one(t, Options{}, many(1, func(int) work {
+			return serverSpan("a", "GET /", 0, 10*ms, call("a", "b", "Get", 0, ms).sampled(th[1])).sampled(th[0])
+		}))
+		if p.Rows.Threshold[0] != 3<<54 {
+			t.Errorf("threshold %#x, want %#x", p.Rows.Threshold[0], uint64(3<<54))
+		}
 	}
 }
 

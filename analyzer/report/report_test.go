@@ -20,8 +20,12 @@ var samples = []struct {
 	name  string
 	build func() *analyzer.Report
 }{
-	{"hotel", hotel}, {"order", order}, {"infeasible", infeasible},
-	{"small", small}, {"doubtful", doubtful}, {"names", names},
+	{"hotel", hotel},
+	{"order", order},
+	{"infeasible", infeasible},
+	{"small", small},
+	{"doubtful", doubtful},
+	{"names", names},
 }
 
 func render(t testing.TB, r *analyzer.Report, format string, o report.Options) string {

@@ -75,8 +75,10 @@ func hotel() *analyzer.Report {
 			hop("0.2", "0", "profile GetProfiles", 1000, [4]float64{4.3, 15.0, 14.1, 17.7}, 2.3, [2]float64{18, 44},
 				0.091, 0.002, 0.11, 0.06, "ok"),
 		},
-		Replay: &analyzer.Replay{Folds: 5, Traces: 1000, BudgetFalseCut: 0.026, TimeoutFalseCut: 0.002,
-			BudgetForFalseCut: []analyzer.BudgetFor{{Ratio: 0.01, Budget: at(256)}}},
+		Replay: &analyzer.Replay{
+			Folds: 5, Traces: 1000, BudgetFalseCut: 0.026, TimeoutFalseCut: 0.002,
+			BudgetForFalseCut: []analyzer.BudgetFor{{Ratio: 0.01, Budget: at(256)}},
+		},
 	}
 	return &analyzer.Report{Version: 1, Input: input(1000, 11000), Endpoints: []analyzer.Endpoint{e}}
 }

@@ -85,9 +85,16 @@ func TestOnlyZeroIsPrintedAsZeroRatio(t *testing.T) {
 		ratio         float64
 		percent, rate string
 	}{
-		{0, "0", "0.0 %"}, {1e-12, "<0.1", "<0.1 %"}, {0.0004, "<0.1", "<0.1 %"}, {0.0005, "0.1", "0.1 %"},
-		{0.008, "0.8", "0.8 %"}, {0.0095, "1", "0.9 %"}, {0.026, "3", "2.6 %"}, {0.246, "25", "25 %"},
-		{0.0999, "10", "10 %"}, {1, "100", "100 %"},
+		{0, "0", "0.0 %"},
+		{1e-12, "<0.1", "<0.1 %"},
+		{0.0004, "<0.1", "<0.1 %"},
+		{0.0005, "0.1", "0.1 %"},
+		{0.008, "0.8", "0.8 %"},
+		{0.0095, "1", "0.9 %"},
+		{0.026, "3", "2.6 %"},
+		{0.246, "25", "25 %"},
+		{0.0999, "10", "10 %"},
+		{1, "100", "100 %"},
 	} {
 		if got := percent(c.ratio); got != c.percent {
 			t.Errorf("percent(%v) = %s, want %s", c.ratio, got, c.percent)
@@ -127,8 +134,13 @@ func TestClipAndWrapKeepWholeCharactersWithinTheWidth(t *testing.T) {
 		width int
 		want  string
 	}{
-		{"abcdef", 6, "abcdef"}, {"abcdef", 5, "abcd…"}, {"支付服务", 7, "支付服…"}, {"支付服务", 6, "支付…"},
-		{"⚠️⚠️⚠️", 5, "⚠️⚠️…"}, {"👩‍👩‍👧👩‍👩‍👧", 3, "👩‍👩‍👧…"}, {"abc", 0, "…"},
+		{"abcdef", 6, "abcdef"},
+		{"abcdef", 5, "abcd…"},
+		{"支付服务", 7, "支付服…"},
+		{"支付服务", 6, "支付…"},
+		{"⚠️⚠️⚠️", 5, "⚠️⚠️…"},
+		{"👩‍👩‍👧👩‍👩‍👧", 3, "👩‍👩‍👧…"},
+		{"abc", 0, "…"},
 	} {
 		if got := clip(c.in, c.width, "…"); got != c.want {
 			t.Errorf("clip(%q, %d) = %q, want %q", c.in, c.width, got, c.want)

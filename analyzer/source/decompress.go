@@ -90,7 +90,7 @@ func (f *framedZstd) Read(p []byte) (int, error) {
 			if n > 0 {
 				return n, nil
 			}
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				return 0, cutShort(err, f.frame.N)
 			}
 			f.state = betweenFrames
@@ -119,7 +119,7 @@ func (f *framedZstd) next() error {
 	}
 	var first [1]byte
 	switch _, err := io.ReadFull(f.zr, first[:]); {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		return nil // an empty message
 	case err != nil:
 		return cutShort(err, f.frame.N)
@@ -184,7 +184,9 @@ func newStream(src io.Reader, max int64) *stream {
 func (s *stream) Read(p []byte) (int, error) {
 	if len(s.pending) > 0 {
 		n := copy(p, s.pending)
-		s.pending = s.pending[n:]
+		if s.pending = s.pending[n:]; len(s.pending) == 0 {
+			s.pending = nil // looking ahead can have taken much memory
+		}
 		return n, nil
 	}
 	return s.fill(p)
@@ -225,11 +227,14 @@ func (s *stream) unread(data []byte) {
 	s.pending = append(data, s.pending...)
 }
 
+// failed tells whether the stream ended before its proper end.
+func (s *stream) failed() bool { return s.err != nil && !errors.Is(s.err, io.EOF) }
+
 // failure returns what ended the stream early: nil at its proper end, and cut
 // for input that stops inside compressed data.
 func (s *stream) failure() (err error, cut bool) {
 	switch {
-	case s.err == nil || s.err == io.EOF:
+	case !s.failed():
 		return nil, false
 	case errors.Is(s.err, io.ErrUnexpectedEOF):
 		return nil, true

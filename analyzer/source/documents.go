@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -61,7 +62,7 @@ func (r *reader) document() {
 // nothing of it is kept.
 func (r *reader) readLines(b block) {
 	r.line = b.line - 1
-	for rest := b.data; len(rest) > 0 && r.json.err != errStopped; {
+	for rest := b.data; len(rest) > 0 && !errors.Is(r.json.err, errStopped); {
 		line, after, found := bytes.Cut(rest, []byte("\n"))
 		rest = after
 		r.line++
@@ -75,13 +76,12 @@ func (r *reader) readLines(b block) {
 			r.document()
 		}
 		r.holds = 0
-		switch err := r.json.err; {
-		case err == io.EOF:
+		if err := r.json.err; errors.Is(err, io.EOF) {
 			if r.noted > 0 {
 				before.Merge(r.notes)
 			}
 			r.notes, r.noted = before, noted+r.noted
-		default:
+		} else {
 			clear(r.spans[first:])
 			r.spans, r.notes, r.noted = r.spans[:first], before, noted
 			kind := trace.NoteBadLine
@@ -121,9 +121,9 @@ func (r *reader) readDocuments(s *stream) {
 		case err == nil:
 			resumed = false
 			continue
-		case err == io.EOF, errors.Is(err, errStopped):
+		case errors.Is(err, io.EOF), errors.Is(err, errStopped):
 			return
-		case s.err != nil && s.err != io.EOF: // the stream's error is reported by who opened it
+		case s.failed(): // the stream's error is reported by who opened it
 			return
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			r.setHint(err)
@@ -172,47 +172,62 @@ func (r *reader) readMessage(s *stream) {
 	var buf []byte
 	r.json.resetBytes(nil)
 	for r.json.err == nil {
-		head := s.peek(maxVarint + 1)
+		head := s.peek(maxFieldHeader)
 		if len(head) == 0 {
 			return
 		}
-		n, size := resourceSpansHeader(head)
-		if n == 0 { // another field: the rest is small enough to be read at once
-			rest, _ := io.ReadAll(s)
-			if err := r.readTracesData(rest); err != nil && (s.err == io.EOF || s.err == nil) {
-				r.noteBroken(trace.NoteBadLine, err)
-			}
-			return
+		isResourceSpans, size, err := fieldSize(head)
+		switch {
+		case err != nil:
+		case isResourceSpans:
+			// A length is a claim: memory is taken as the bytes come.
+			buf, err = readUpTo(s, buf[:0], size)
+			if broken := r.readTracesData(buf); broken != nil && err == nil {
+				r.noteBroken(trace.NoteBadLine, broken)
+			} // what is whole of a cut message is kept, and the cut noted below
+		default:
+			_, err = io.CopyN(io.Discard, s, size)
 		}
-		// A length is a claim: memory is taken as the bytes come.
-		var err error
-		if buf, err = readUpTo(s, buf[:0], int64(n)+size); err != nil {
-			_ = r.readTracesData(buf) // what is whole is kept; the cut is noted here
-			if s.err == io.EOF {
-				r.noteBroken(trace.NoteTruncated, err)
-			}
+		switch {
+		case err == nil:
+		case s.failed(): // the stream's error is reported by who opened it
 			return
-		}
-		if err := r.readTracesData(buf); err != nil {
+		case errors.Is(err, errBadProto):
 			r.noteBroken(trace.NoteBadLine, err)
+			return
+		default:
+			r.noteBroken(trace.NoteTruncated, io.ErrUnexpectedEOF)
+			return
 		}
-		r.base += int64(len(buf))
+		r.base += size
 	}
 }
 
-const maxVarint = 10
+// maxFieldHeader is the length of the longest tag and length of a field.
+const maxFieldHeader = 2 * binary.MaxVarintLen64
 
-// resourceSpansHeader returns the length of the tag and length that head begins
-// with, if they are those of a ResourceSpans, and the length they state.
-func resourceSpansHeader(head []byte) (n int, size int64) {
-	if head[0] != 1<<3|2 {
-		return 0, 0
+// fieldSize returns the size of the field of a TracesData that head begins
+// with, tag and length included, and whether it is a ResourceSpans.
+func fieldSize(head []byte) (isResourceSpans bool, size int64, err error) {
+	num, typ, n := protowire.ConsumeTag(head)
+	if n < 0 {
+		return false, 0, protoError(n)
 	}
-	length, n := binary.Uvarint(head[1:])
-	if n <= 0 || length > 1<<40 {
-		return 0, 0
+	if typ != protowire.BytesType {
+		m := protowire.ConsumeFieldValue(num, typ, head[n:])
+		if m < 0 {
+			return false, 0, protoError(m)
+		}
+		return false, int64(n + m), nil
 	}
-	return 1 + n, int64(length)
+	length, m := protowire.ConsumeVarint(head[n:])
+	switch {
+	case m < 0:
+		return false, 0, protoError(m)
+	case length > maxMessage:
+		return false, 0, errBadProto
+	}
+	return num == 1, int64(n+m) + int64(length), nil
 }
 
 // readUpTo appends n bytes of src to buf. Short input is io.ErrUnexpectedEOF.

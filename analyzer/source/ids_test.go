@@ -18,8 +18,10 @@ func TestParseInteger(t *testing.T) {
 			t.Errorf("%s: %d %v, want %d", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "-", ".", "1.5", "1e-1", "9223372036854775808", "1e19", "1e99", "x", "1x", "1e", "1e+", "--1", "1..0",
-		"NaN", "+1", " 1", "1e1234", "99999999999999999999999999999999999999999", ".5e1"} {
+	for _, text := range []string{
+		"", "-", ".", "1.5", "1e-1", "9223372036854775808", "1e19", "1e99", "x", "1x", "1e", "1e+", "--1", "1..0",
+		"NaN", "+1", " 1", "1e1234", "99999999999999999999999999999999999999999", ".5e1",
+	} {
 		if got, ok := parseInteger([]byte(text)); ok {
 			t.Errorf("%q: %d, want none", text, got)
 		}

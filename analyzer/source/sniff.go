@@ -294,7 +294,7 @@ func sniffJSON(head []byte) (format string, decided bool, err error) {
 				}
 			}
 			if err != nil {
-				if refused != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+				if refused != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 					refused = fmt.Errorf("%w; it is also no valid JSON: %w", refused, syntaxError(err))
 				}
 				break
@@ -482,7 +482,7 @@ func skipAll(text []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsonOptions...)
 	for {
 		if err := dec.SkipValue(); err != nil {
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return err

@@ -138,8 +138,9 @@ func (s *Source) Batches(ctx context.Context) iter.Seq2[trace.Batch, error] {
 }
 
 // deliver yields the results of the tasks in their order.
-func (s *Source) deliver(ctx context.Context, ordered <-chan *task, read *atomic.Int64,
-	yield func(trace.Batch, error) bool) {
+func (s *Source) deliver(
+	ctx context.Context, ordered <-chan *task, read *atomic.Int64, yield func(trace.Batch, error) bool,
+) {
 	var size int64
 	for _, f := range s.files {
 		size += f.size
@@ -298,7 +299,7 @@ type content struct {
 // Close closes the file.
 func (c *content) Close() {
 	for _, closer := range c.closers {
-		closer.Close() // it was only read: nothing can be lost
+		_ = closer.Close() // it was only read: nothing can be lost
 	}
 }
 
@@ -359,7 +360,7 @@ func (r *reader) readContent(c *content, form shape) {
 	case message:
 		r.readMessage(c.stream)
 	default:
-		for cut := newBlocks(c.stream, form); r.json.err != errStopped; {
+		for cut := newBlocks(c.stream, form); !errors.Is(r.json.err, errStopped); {
 			b, ok := cut.next()
 			if !ok {
 				break

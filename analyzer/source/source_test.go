@@ -41,8 +41,12 @@ func write(t testing.TB, files map[string]string) string {
 func gzipped(text string) string {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	io.WriteString(w, text)
-	w.Close()
+	if _, err := io.WriteString(w, text); err != nil {
+		panic(err)
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
 	return out.String()
 }
 
@@ -51,7 +55,7 @@ func zstded(text string) string {
 	if err != nil {
 		panic(err)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
@@ -136,15 +140,19 @@ func TestUnusableFilesAreNamedErrorsAndCostOnlyThemselves(t *testing.T) {
 		"no traces":          {`{"data":[],"total":0,"errors":null}`, "no spans: the file is valid but holds none"},
 		"only garbage ids":   {otlp(otlpSpan("zzz", "")), "no spans: 1 × bad_span, first at byte"},
 		"only a broken line": {good[:100], "no spans: 1 × truncated, first at byte"},
-		"Tempo search": {`{"traces":[{"traceID":"a","rootServiceName":"x"}],"metrics":{}}`,
-			"this is a search result of Tempo, which has no spans; fetch the traces by id"},
+		"Tempo search": {
+			`{"traces":[{"traceID":"a","rootServiceName":"x"}],"metrics":{}}`,
+			"this is a search result of Tempo, which has no spans; fetch the traces by id",
+		},
 		"OTLP logs":    {`{"resourceLogs":[{"scopeLogs":[]}]}`, "it holds OTLP logs, not traces"},
 		"OTLP metrics": {`{"resourceMetrics":[]}`, "it holds OTLP metrics, not traces"},
 		"HTML":         {"<!DOCTYPE html><html>", "this is an HTML page"},
 		"Parquet":      {"PAR1\x15\x04", "this is a Parquet file"},
 		"zip":          {"PK\x03\x04\x00\x00", "unpack it"},
-		"Python console": {"{\n \"name\": \"x\",\n \"context\": {\"trace_id\": \"0x1\"},\n \"kind\": \"SpanKind.SERVER\",\n \"parent_id\": null\n}\n",
-			"console output of the Python SDK; export with OTLP"},
+		"Python console": {
+			"{\n \"name\": \"x\",\n \"context\": {\"trace_id\": \"0x1\"},\n \"kind\": \"SpanKind.SERVER\",\n \"parent_id\": null\n}\n",
+			"console output of the Python SDK; export with OTLP",
+		},
 		"JavaScript console": {"{\n  resource: {\n    attributes: {}\n  },\n  traceId: 'abc',\n}\n", "console output of the JavaScript SDK"},
 		"Java logging":       {"INFO: 'GET' : 0af7651916cd43dd8448eb211c80319c b7ad6b7169203331 SERVER [tracer: http:1.0]\n", "the Java SDK"},
 		".NET console":       {"Activity.TraceId:            0af7651916cd43dd8448eb211c80319c\n", "the .NET SDK"},
@@ -154,10 +162,14 @@ func TestUnusableFilesAreNamedErrorsAndCostOnlyThemselves(t *testing.T) {
 		"bad gzip":           {"\x1f\x8b\x08bad", "gzip"},
 		"bad zstd":           {"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff", "zstd"},
 		"too deep":           {`{"resourceSpans":` + strings.Repeat("[", 300), "nested deeper than 200 levels; raise --max-depth"},
-		"too deep elsewhere": {`{"x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"resourceSpans":[]}`,
-			"nested deeper than 200 levels; raise --max-depth"},
-		"far too deep": {`{"resourceSpans":[{"x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}]}`,
-			"nested deeper than 200 levels; raise --max-depth"},
+		"too deep elsewhere": {
+			`{"x":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"resourceSpans":[]}`,
+			"nested deeper than 200 levels; raise --max-depth",
+		},
+		"far too deep": {
+			`{"resourceSpans":[{"x":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}]}`,
+			"nested deeper than 200 levels; raise --max-depth",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, map[string]string{"a.json": good, "b.json": c.content, "c.json": good})
@@ -553,15 +565,17 @@ type brokenReader struct{ io.Reader }
 
 func (b brokenReader) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = errors.New("device on fire")
 	}
 	return n, err
 }
 
 func TestReadErrorsKeepTheSpansBefore(t *testing.T) {
-	for _, content := range []string{otlp(otlpSpan("1", "")), otlp(otlpSpan("1", "")) + "\n" + otlp(otlpSpan("2", "")) + "\n",
-		string(protoData(protoSpan(1))), frame(protoData(protoSpan(1)))} {
+	for _, content := range []string{
+		otlp(otlpSpan("1", "")), otlp(otlpSpan("1", "")) + "\n" + otlp(otlpSpan("2", "")) + "\n",
+		string(protoData(protoSpan(1))), frame(protoData(protoSpan(1))),
+	} {
 		src, err := Open([]string{"-"}, brokenReader{strings.NewReader(content)}, Options{})
 		if err != nil {
 			t.Fatal(err)

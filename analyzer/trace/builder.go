@@ -25,7 +25,7 @@ const (
 
 // Builder groups spans into traces. Spans may come in any order and any split.
 // Adding is cheap; a trace is assembled only when [Builder.Assemble] asks for
-// it, so that the memory held is the spans and four bytes for each.
+// it, so that the memory held is the spans and eight bytes for each.
 type Builder struct {
 	chunks [][]Span
 	number map[TraceID]int32

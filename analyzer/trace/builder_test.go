@@ -105,38 +105,48 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 		},
 		{
 			name: "a circle beside a root",
-			spans: []Span{span(3, 0, S, "c", "x", 0, 10), span(1, 2, S, "a", "x", 1, 10),
-				span(2, 1, S, "a", "x", 2, 10)},
+			spans: []Span{
+				span(3, 0, S, "c", "x", 0, 10), span(1, 2, S, "a", "x", 1, 10),
+				span(2, 1, S, "a", "x", 2, 10),
+			},
 			want:  "3 server, 1 server, 2<1 server",
 			notes: counts{NoteCycle: 1},
 		},
 		{
 			// 9 > 8 > (4 > 3 > 2 > 1 > 4): the tail hangs on the circle and is seen first.
 			name: "a circle that is entered through its tail",
-			spans: []Span{span(9, 8, I, "a", "x", 0, 1), span(8, 4, I, "a", "x", 1, 2), span(4, 3, I, "a", "x", 2, 3),
-				span(3, 2, I, "a", "x", 3, 4), span(2, 1, I, "a", "x", 4, 5), span(1, 4, I, "a", "x", 5, 6)},
+			spans: []Span{
+				span(9, 8, I, "a", "x", 0, 1), span(8, 4, I, "a", "x", 1, 2), span(4, 3, I, "a", "x", 2, 3),
+				span(3, 2, I, "a", "x", 3, 4), span(2, 1, I, "a", "x", 4, 5), span(1, 4, I, "a", "x", 5, 6),
+			},
 			want:  "9<8 internal, 8<4 internal, 4 internal, 3<2 internal, 2<1 internal, 1<4 internal",
 			notes: counts{NoteCycle: 1},
 		},
 		{
 			name: "two circles",
-			spans: []Span{span(1, 2, S, "a", "x", 0, 9), span(2, 1, S, "a", "x", 1, 9),
-				span(3, 4, S, "a", "x", 2, 9), span(4, 3, S, "a", "x", 3, 9)},
+			spans: []Span{
+				span(1, 2, S, "a", "x", 0, 9), span(2, 1, S, "a", "x", 1, 9),
+				span(3, 4, S, "a", "x", 2, 9), span(4, 3, S, "a", "x", 3, 9),
+			},
 			want:  "1 server, 2<1 server, 3 server, 4<3 server",
 			notes: counts{NoteCycle: 2},
 		},
 		{
 			name: "the same span twice counts once",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 1, 9),
-				span(2, 1, C, "a", "x", 1, 9)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 1, 9),
+				span(2, 1, C, "a", "x", 1, 9),
+			},
 			want:    "1 server, 2<1 client",
 			notes:   counts{NoteDuplicate: 1},
 			leftOut: counts{NoteDuplicate: 1},
 		},
 		{
 			name: "of one id with different times the longest is kept",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 1, 5), span(2, 1, C, "a", "x", 3, 9),
-				span(3, 2, S, "b", "x", 4, 8)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 1, 5), span(2, 1, C, "a", "x", 3, 9),
+				span(3, 2, S, "b", "x", 4, 8),
+			},
 			want:    "1 server, 2<1 client, 3<2 server",
 			notes:   counts{NoteConflict: 1},
 			leftOut: counts{NoteConflict: 1},
@@ -149,30 +159,39 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 		{
 			// One Zipkin id for both sides of the call.
 			name: "halves of a shared id are both kept, children go to the server half",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "x", 10, 90), span(2, 1, S, "b", "x", 20, 80),
-				span(3, 2, C, "b", "y", 30, 70)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "x", 10, 90), span(2, 1, S, "b", "x", 20, 80),
+				span(3, 2, C, "b", "y", 30, 70),
+			},
 			want: "1 server, 2<1 client, 2<2client server, 3<2 client",
 		},
 		{
 			name: "a shared id that comes three times",
-			spans: []Span{span(2, 0, C, "a", "x", 10, 90), span(2, 0, S, "b", "x", 20, 80), span(2, 0, S, "b", "x", 20, 80),
-				span(2, 0, C, "a", "x", 10, 50)},
+			spans: []Span{
+				span(2, 0, C, "a", "x", 10, 90), span(2, 0, S, "b", "x", 20, 80), span(2, 0, S, "b", "x", 20, 80),
+				span(2, 0, C, "a", "x", 10, 50),
+			},
 			want:    "2 client, 2<2client server",
 			notes:   counts{NoteDuplicate: 1, NoteConflict: 1},
 			leftOut: counts{NoteDuplicate: 1, NoteConflict: 1},
 		},
 		{
 			name: "children of a span that ends before it starts go to its parent",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 5, 4),
-				span(3, 2, S, "b", "x", 2, 8)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 5, 4),
+				span(3, 2, S, "b", "x", 2, 8),
+			},
 			want:    "1 server, 3<1 server",
 			notes:   counts{NoteNegative: 1},
 			leftOut: counts{NoteNegative: 1},
 		},
 		{
 			name: "a run of spans of negative duration",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 5, 4), span(3, 2, I, "a", "x", 5, 4),
-				span(4, 3, I, "a", "x", 5, 4), span(5, 4, I, "a", "x", 1, 2), span(6, 3, I, "a", "x", 2, 3), span(7, 4, I, "a", "x", 3, 4)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 5, 4), span(3, 2, I, "a", "x", 5, 4),
+				span(4, 3, I, "a", "x", 5, 4), span(5, 4, I, "a", "x", 1, 2), span(6, 3, I, "a", "x", 2,
+					3), span(7, 4, I, "a", "x", 3, 4),
+			},
 			want:    "1 server, 5<1 internal, 6<1 internal, 7<1 internal",
 			notes:   counts{NoteNegative: 3},
 			leftOut: counts{NoteNegative: 3},
@@ -193,8 +212,10 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 		},
 		{
 			name: "below a circle of nothing but negative durations the parent is lost",
-			spans: []Span{span(1, 2, S, "a", "x", 5, 4), span(2, 3, S, "a", "x", 5, 4), span(3, 1, S, "a", "x", 5, 4),
-				span(4, 1, S, "b", "x", 0, 10), span(5, 3, S, "b", "x", 1, 10)},
+			spans: []Span{
+				span(1, 2, S, "a", "x", 5, 4), span(2, 3, S, "a", "x", 5, 4), span(3, 1, S, "a", "x", 5, 4),
+				span(4, 1, S, "b", "x", 0, 10), span(5, 3, S, "b", "x", 1, 10),
+			},
 			want:    "4<! server, 5<! server",
 			notes:   counts{NoteNegative: 3},
 			leftOut: counts{NoteNegative: 3},
@@ -202,16 +223,20 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 		{
 			// 4 and 5 both come through 3 to the usable twin of 2, not to 1.
 			name: "a usable span with a twin of negative duration keeps its children",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 20), span(2, 1, C, "a", "x", 1, 19), span(2, 1, C, "a", "x", 9, 8),
-				span(3, 2, I, "a", "x", 6, 5), span(4, 3, S, "b", "x", 2, 3), span(5, 3, S, "b", "x", 4, 5)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 20), span(2, 1, C, "a", "x", 1, 19), span(2, 1, C, "a", "x", 9, 8),
+				span(3, 2, I, "a", "x", 6, 5), span(4, 3, S, "b", "x", 2, 3), span(5, 3, S, "b", "x", 4, 5),
+			},
 			want:    "1 server, 2<1 client, 4<2 server, 5<2 server",
 			notes:   counts{NoteNegative: 2},
 			leftOut: counts{NoteNegative: 2},
 		},
 		{
 			name: "unmeasured is not negative, and zero is a duration",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), with(span(2, 1, C, "a", "x", 5, 4), FlagUnmeasured),
-				span(3, 2, S, "b", "x", 6, 6)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), with(span(2, 1, C, "a", "x", 5, 4), FlagUnmeasured),
+				span(3, 2, S, "b", "x", 6, 6),
+			},
 			want: "1 server, 2<1 client, 3<2 server",
 		},
 	}
@@ -243,7 +268,8 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 func TestChildrenOfASharedIDAreSplitByService(t *testing.T) {
 	tr := NewTrace([]Span{
 		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "b", "x", 20, 80),
-		span(3, 2, KindInternal, "a", "y", 30, 40), span(4, 2, KindInternal, "b", "y", 41, 50), span(5, 2, KindServer, "c", "y", 51, 60),
+		span(3, 2, KindInternal, "a", "y", 30, 40), span(4, 2, KindInternal, "b", "y", 41, 50), span(5, 2,
+			KindServer, "c", "y", 51, 60),
 	})
 	var got []string
 	for i := range tr.Spans {
@@ -258,7 +284,8 @@ func TestChildrenOfASharedIDAreSplitByService(t *testing.T) {
 
 	// Where both halves are of one service, the server half made the call.
 	tr = NewTrace([]Span{
-		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "a", "x", 20, 80), span(3, 2, KindClient, "a", "y", 30, 40),
+		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "a", "x", 20, 80), span(3, 2,
+			KindClient, "a", "y", 30, 40),
 	})
 	if p := tr.Parent[2]; p < 0 || tr.Spans[p].Kind != KindServer {
 		t.Errorf("parent of the call is %d, want the SERVER half", p)
@@ -288,7 +315,11 @@ func TestMissingKindsAreInferred(t *testing.T) {
 		{"same service, one child elsewhere: CLIENT", []Span{
 			span(1, 0, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9), span(3, 2, U, "y", "C", 2, 8),
 		}, "server client server"},
-		{"same-service leaf: step", []Span{span(1, 0, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9)}, "server internal*"},
+		{
+			"same-service leaf: step",
+			[]Span{span(1, 0, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9)},
+			"server internal*",
+		},
 		{"same-service leaf with outbound attributes: CLIENT", []Span{
 			span(1, 0, U, "x", "A", 0, 10), out(span(2, 1, U, "x", "B", 1, 9)),
 		}, "server client"},
@@ -300,9 +331,14 @@ func TestMissingKindsAreInferred(t *testing.T) {
 			span(1, 0, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9), span(3, 2, U, "x", "C", 2, 8),
 		}, "server internal internal*"},
 		{"a kind that is there stays", []Span{
-			span(1, 0, KindInternal, "x", "A", 0, 10), span(2, 1, KindInternal, "x", "B", 1, 9), span(3, 2, U, "y", "C", 2, 8),
+			span(1, 0, KindInternal, "x", "A", 0, 10), span(2, 1, KindInternal, "x", "B", 1, 9), span(3, 2, U,
+				"y", "C", 2, 8),
 		}, "internal internal server"},
-		{"an orphan is an entry", []Span{span(1, 99, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9)}, "server internal*"},
+		{
+			"an orphan is an entry",
+			[]Span{span(1, 99, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9)},
+			"server internal*",
+		},
 		{"an orphan leaf that calls out is none", []Span{out(span(1, 99, U, "x", "SELECT", 0, 10))}, "client"},
 	}
 	for _, test := range tests {
@@ -346,8 +382,12 @@ func TestHalfTraceIDsAreJoinedUnlessAmbiguous(t *testing.T) {
 	}{
 		{"low half and whole", []TraceID{traceID(0, 5), traceID(9, 5), traceID(0, 5)}, []TraceID{traceID(9, 5)}, 2},
 		{"only halves", []TraceID{traceID(0, 5), traceID(0, 6)}, []TraceID{traceID(0, 5), traceID(0, 6)}, 0},
-		{"two wholes with the same low half", []TraceID{traceID(0, 5), traceID(8, 5), traceID(9, 5)},
-			[]TraceID{traceID(0, 5), traceID(8, 5), traceID(9, 5)}, 0},
+		{
+			"two wholes with the same low half",
+			[]TraceID{traceID(0, 5), traceID(8, 5), traceID(9, 5)},
+			[]TraceID{traceID(0, 5), traceID(8, 5), traceID(9, 5)},
+			0,
+		},
 		{"different low halves", []TraceID{traceID(0, 5), traceID(9, 6)}, []TraceID{traceID(0, 5), traceID(9, 6)}, 0},
 	}
 	for _, test := range tests {
@@ -387,7 +427,10 @@ func TestHalfTraceIDsAreJoinedUnlessAmbiguous(t *testing.T) {
 
 func TestATraceOverTheLimitIsLeftOutAndNamed(t *testing.T) {
 	b := NewBuilder()
-	b.Add([]Span{span(1, 0, KindServer, "a", "x", 0, 9), span(2, 1, KindClient, "a", "x", 1, 2), span(3, 1, KindClient, "a", "x", 3, 4)})
+	b.Add([]Span{
+		span(1, 0, KindServer, "a", "x", 0, 9), span(2, 1, KindClient, "a", "x", 1, 2),
+		span(3, 1, KindClient, "a", "x", 3, 4),
+	})
 	b.Seal()
 	var tr Trace
 	if err := b.Assemble(0, 3, &tr); err != nil || len(tr.Spans) != 3 {
@@ -461,7 +504,8 @@ func dump(t *testing.T, b *Builder, maxSpans int) string {
 			checkPreorder(t, &tree)
 			for _, c := range tree.Calls {
 				_, key := paths.At(c.Path)
-				fmt.Fprintln(&out, key, c.Parent, c.Span, c.Callee, c.Kind, c.Start, c.End, c.Attempts, c.LongestAttempt, c.Outcome, c.ServerOnly)
+				fmt.Fprintln(&out, key, c.Parent, c.Span, c.Callee, c.Kind, c.Start, c.End, c.Attempts,
+					c.LongestAttempt, c.Outcome, c.ServerOnly)
 			}
 			nodes := nodesOf(&tree)
 			fmt.Fprintln(&out, walk.CriticalPath(nodes))
@@ -557,7 +601,8 @@ func TestAnyOrderAndSplitGivesTheSameTraces(t *testing.T) {
 			}
 			parts.Add(nil)
 			if got := dump(t, parts, limit); got != want {
-				t.Fatalf("seed %d: (-whole +parts):\n%s", seed, cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+				t.Fatalf("seed %d: (-whole +parts):\n%s", seed,
+					cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 			}
 		}
 	}
@@ -612,7 +657,8 @@ func FuzzBuilder(f *testing.F) {
 				start = math.MinInt64 + start
 			}
 			spans = append(spans, Span{
-				TraceID: traceID(uint64(data[8]%2), uint64(data[9]%3)), ID: spanID(int(data[0])), Parent: spanID(int(data[1])),
+				TraceID: traceID(uint64(data[8]%2),
+					uint64(data[9]%3)), ID: spanID(int(data[0])), Parent: spanID(int(data[1])),
 				Kind: Kind(data[2]), Flags: Flags(data[3]), Start: start, Duration: int64(int8(data[5])) << (data[11] % 57),
 				Outcome: Outcome(data[6]), Desc: &Desc{Service: names[data[7]%4], Operation: names[data[7]/4%4]},
 			})

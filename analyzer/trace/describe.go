@@ -377,21 +377,25 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 // with ids folded to {id}. A gRPC method has one form in all spellings of span
 // names: no leading slash and no "Sent.", "Recv." or "Attempt." before it.
 func (a *Attributes) Desc(kind Kind, r Resource, c *Cache) *Desc {
-	a.operation()
+	a.operation(kind)
 	return describe(c, r.Service, a.op, a.peer(kind), r.Host)
 }
 
 // operation composes the operation in a.op.
-func (a *Attributes) operation() {
+func (a *Attributes) operation(kind Kind) {
 	op := a.op[:0]
 	method := a.text(attrMethod)
 	if string(method) == "_OTHER" { // the placeholder of OpenTelemetry for unknown methods
 		method = []byte("HTTP")
 	}
+	route := a.firstOf(attrRoute, attrURLTemplate)
+	if kind == KindInternal && len(method) == 0 {
+		route = nil // middleware inside a server repeats the route, but is named after itself
+	}
 	rpcMethod := bytes.TrimPrefix(a.text(attrRPCMethod), []byte("/"))
 	switch {
-	case a.firstOf(attrRoute, attrURLTemplate) != nil:
-		op = appendPair(op, method, ' ', a.firstOf(attrRoute, attrURLTemplate))
+	case route != nil:
+		op = appendPair(op, method, ' ', route)
 	case len(rpcMethod) > 0 && bytes.IndexByte(rpcMethod, '/') > 0:
 		op = append(op, rpcMethod...)
 	case len(rpcMethod) > 0 && len(a.text(attrRPCService)) > 0:

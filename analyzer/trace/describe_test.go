@@ -70,14 +70,25 @@ func TestOperationComesFromTheMostTellingAttributes(t *testing.T) {
 		{"x", []any{"db.query.summary", "SELECT a; SELECT b"}, "SELECT a; SELECT b"},
 		{"orm.Query", []any{"db.system", "mysql", "db.sql.table", "gophers"}, "orm.Query"},
 		{"x", []any{"messaging.operation.name", "publish", "messaging.destination.name", "orders"}, "publish orders"},
-		{"x", []any{"messaging.operation", "receive", "messaging.destination", "q",
-			"messaging.destination.template", "q/{id}"}, "receive q/{id}"},
+		{"x", []any{
+			"messaging.operation", "receive", "messaging.destination", "q",
+			"messaging.destination.template", "q/{id}",
+		}, "receive q/{id}"},
 		{"orders send", []any{"messaging.destination.name", "orders"}, "orders send"},
 	} {
 		s, _ := described(KindServer, c.name, Resource{}, c.attrs...)
 		if s.Desc.Operation != c.want {
 			t.Errorf("%s %v: operation %q, want %q", c.name, c.attrs, s.Desc.Operation, c.want)
 		}
+	}
+}
+
+func TestMiddlewareKeepsItsName(t *testing.T) {
+	if s, _ := described(KindInternal, "middleware - query", Resource{}, "http.route", "/users"); s.Desc.Operation != "middleware - query" {
+		t.Errorf("operation %q", s.Desc.Operation)
+	}
+	if s, _ := described(KindUnspecified, "x", Resource{}, "http.route", "/users"); s.Desc.Operation != "/users" {
+		t.Errorf("operation %q", s.Desc.Operation)
 	}
 }
 
@@ -241,11 +252,19 @@ func TestFlags(t *testing.T) {
 		key  string
 		want Flags
 	}{
-		{"db.statement", FlagOutbound}, {"peer.address", FlagOutbound}, {"net.peer.ip", FlagOutbound},
-		{"server.address", FlagOutbound}, {"rpc.system", FlagOutbound}, {"peer.service", FlagOutbound},
-		{"tailsampling.policy", FlagTailSampled}, {"tailsampling.cached_decision", FlagTailSampled},
+		{"db.statement", FlagOutbound},
+		{"peer.address", FlagOutbound},
+		{"net.peer.ip", FlagOutbound},
+		{"server.address", FlagOutbound},
+		{"rpc.system", FlagOutbound},
+		{"peer.service", FlagOutbound},
+		{"tailsampling.policy", FlagTailSampled},
+		{"tailsampling.cached_decision", FlagTailSampled},
 		{"meta.refinery.reason", FlagTailSampled},
-		{"http.route", 0}, {"sampler.type", 0}, {"server.port", 0}, {"", 0},
+		{"http.route", 0},
+		{"sampler.type", 0},
+		{"server.port", 0},
+		{"", 0},
 	} {
 		if s, _ := described(KindInternal, "x", Resource{}, c.key, "v"); s.Flags != c.want {
 			t.Errorf("%s: flags %b, want %b", c.key, s.Flags, c.want)

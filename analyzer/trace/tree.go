@@ -78,7 +78,7 @@ func (t *Trace) Entries() []int32 {
 	return entries
 }
 
-// NoteNotSelected: spans of requests that the user did not ask for; left out.
+// NoteNotSelected marks spans of requests that the user did not ask for; left out.
 const NoteNotSelected NoteKind = "not_selected"
 
 // Select returns the topmost spans below the given entries for which match is

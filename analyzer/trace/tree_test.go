@@ -71,20 +71,27 @@ func TestCallTree(t *testing.T) {
 			// CLIENT      |-----------|
 			// B SERVER      |------|        names the call; the caller's times count
 			name: "a CLIENT and its SERVER are one call",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call b", 10, 90), span(3, 2, S, "b", "Get", 20, 80),
-				span(4, 3, C, "b", "SELECT", 30, 40)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call b", 10, 90), span(3, 2, S, "b",
+					"Get", 20, 80),
+				span(4, 3, C, "b", "SELECT", 30, 40),
+			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc SELECT 30..40"},
 		},
 		{
 			name: "a CLIENT alone is called by its own name and that of its peer",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "SELECT", 10, 90), "mysql"),
-				span(3, 1, C, "a", "DEL", 91, 95)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "SELECT", 10, 90), "mysql"),
+				span(3, 1, C, "a", "DEL", 91, 95),
+			},
 			want: []string{"root a GET / 0..100", "  rpc mysql SELECT 10..90", "  rpc DEL 91..95"},
 		},
 		{
 			name: "a SERVER of another service without CLIENT lacks the network time",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, S, "b", "Get", 10, 90),
-				span(3, 2, S, "b", "forward", 20, 80)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, S, "b", "Get", 10, 90),
+				span(3, 2, S, "b", "forward", 20, 80),
+			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 server-only", "    rpc b forward 20..80"},
 		},
 		{
@@ -93,10 +100,16 @@ func TestCallTree(t *testing.T) {
 			// Attempt             |-------|             110-210
 			// Attempt                       |---------| 220-300
 			name: "attempts under the logical call are no calls of their own",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
-				span(3, 2, C, "a", "Attempt.m", 0, 100), span(4, 2, C, "a", "Attempt.m", 110, 210), span(5, 2, C, "a", "Attempt.m", 220, 300),
-				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250)},
-			want: []string{"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair", "    rpc SELECT 240..250"},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
+				span(3, 2, C, "a", "Attempt.m", 0, 100), span(4, 2, C, "a", "Attempt.m", 110, 210), span(5, 2,
+					C, "a", "Attempt.m", 220, 300),
+				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250),
+			},
+			want: []string{
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair",
+				"    rpc SELECT 240..250",
+			},
 		},
 		{
 			// call     |------------------|
@@ -105,33 +118,76 @@ func TestCallTree(t *testing.T) {
 			// attempt        |------------|
 			// fresh            |----------|  ends last: the answer
 			name: "of several SERVER halves the one that ended last answered",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "call", 0, 300),
-				span(3, 2, C, "a", "call", 0, 100), span(4, 3, S, "b", "stale", 10, 280), span(5, 2, C, "a", "call", 100, 300),
-				span(6, 5, S, "c", "fresh", 110, 290)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "call", 0, 300),
+				span(3, 2, C, "a", "call", 0, 100), span(4, 3, S, "b", "stale", 10, 280), span(5, 2, C, "a",
+					"call", 100, 300),
+				span(6, 5, S, "c", "fresh", 110, 290),
+			},
 			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pair"},
 		},
 		{
+			name: "attempts as gRPC reports them are INTERNAL and of the same operation",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, I, "a", "m", 0, 100), span(4, 2, I, "a", "m", 110, 290), span(5, 4, S, "b", "m", 120,
+					280), span(6, 5, C, "b", "SELECT", 130, 140),
+			},
+			want: []string{
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pair",
+				"    rpc SELECT 130..140",
+			},
+		},
+		{
+			name: "parts of a call do not come between its halves",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "GET", 10, 90), span(3, 2, I, "a",
+					"connect", 10, 20),
+				span(4, 2, I, "a", "send", 20, 88), span(5, 4, S, "b", "Get", 30, 80), span(6, 4, C, "a", "token", 21, 25),
+			},
+			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc token 21..25"},
+		},
+		{
+			name: "INTERNAL spans of another service do",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "GET", 10, 90), "mesh"), span(3, 2,
+					I, "mesh", "route", 20, 80),
+				span(4, 3, S, "b", "Get", 30, 70),
+			},
+			want: []string{"root a GET / 0..100", "  rpc mesh GET 10..90", "    rpc b Get 30..70 server-only"},
+		},
+		{
 			name: "an attempt that was not measured does not hide who answered",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
-				with(span(3, 2, C, "a", "Attempt.m", 0, 0), FlagUnmeasured), span(4, 3, S, "b", "m", 10, 90), span(5, 4, C, "b", "SELECT", 20, 30)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
+				with(span(3, 2, C, "a", "Attempt.m", 0, 0), FlagUnmeasured), span(4, 3, S, "b", "m", 10,
+					90), span(5, 4, C, "b", "SELECT", 20, 30),
+			},
 			want: []string{"root a GET / 0..310", "  rpc b m 0..300 pair", "    rpc SELECT 20..30"},
 		},
 		{
 			name: "a CLIENT of another service under a CLIENT is a call of its own",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "call", 10, 90), "mesh"),
-				span(3, 2, C, "mesh", "forward", 20, 80), span(4, 3, S, "b", "Get", 30, 70)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "call", 10, 90), "mesh"),
+				span(3, 2, C, "mesh", "forward", 20, 80), span(4, 3, S, "b", "Get", 30, 70),
+			},
 			want: []string{"root a GET / 0..100", "  rpc mesh call 10..90", "    rpc b Get 20..80 pair"},
 		},
 		{
 			name: "deep INTERNAL spans are transparent",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call", 10, 90), span(3, 2, S, "b", "Get", 20, 80),
-				span(4, 3, I, "b", "work", 25, 75), span(5, 4, I, "b", "more", 30, 70), span(6, 5, C, "b", "SELECT", 35, 65)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call", 10, 90), span(3, 2, S, "b", "Get", 20, 80),
+				span(4, 3, I, "b", "work", 25, 75), span(5, 4, I, "b", "more", 30, 70), span(6, 5, C, "b",
+					"SELECT", 35, 65),
+			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc SELECT 35..65"},
 		},
 		{
 			name: "an INTERNAL span right under the entry is a stage and owns its calls",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, I, "a", "validate", 10, 40),
-				span(3, 2, I, "a", "parse", 12, 14), span(4, 2, C, "a", "GET", 15, 35)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, I, "a", "validate", 10, 40),
+				span(3, 2, I, "a", "parse", 12, 14), span(4, 2, C, "a", "GET", 15, 35),
+			},
 			want: []string{"root a GET / 0..100", "  stage a validate 10..40", "    rpc GET 15..35"},
 		},
 		{
@@ -141,28 +197,39 @@ func TestCallTree(t *testing.T) {
 		},
 		{
 			name: "inferred kinds pair up",
-			spans: []Span{span(1, 0, U, "x", "A", 0, 100), span(2, 1, U, "x", "B", 10, 90), span(3, 2, U, "y", "C", 20, 80),
-				span(4, 3, U, "y", "D", 30, 40)},
+			spans: []Span{
+				span(1, 0, U, "x", "A", 0, 100), span(2, 1, U, "x", "B", 10, 90), span(3, 2, U, "y", "C", 20, 80),
+				span(4, 3, U, "y", "D", 30, 40),
+			},
 			want: []string{"root x A 0..100", "  rpc y C 10..90 pair", "    step y D 30..40"},
 		},
 		{
 			name: "nobody waits for queues and what follows from a span",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 50), peer(span(2, 1, P, "a", "send", 10, 12), "orders"),
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 50), peer(span(2, 1, P, "a", "send", 10, 12), "orders"),
 				span(3, 2, Q, "b", "process", 300, 900), span(4, 3, C, "b", "SELECT", 310, 320),
-				with(span(5, 1, S, "c", "audit", 20, 80), FlagFollowsFrom)},
-			want: []string{"root a GET / 0..50", "  async orders send 10..12", "    async b process 300..900", "      rpc SELECT 310..320",
-				"  async c audit 20..80"},
+				with(span(5, 1, S, "c", "audit", 20, 80), FlagFollowsFrom),
+			},
+			want: []string{
+				"root a GET / 0..50", "  async orders send 10..12", "    async b process 300..900", "      rpc SELECT 310..320",
+				"  async c audit 20..80",
+			},
 		},
 		{
 			name: "unmeasured spans are transparent",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), with(span(2, 1, C, "a", "call", 0, 0), FlagUnmeasured),
-				span(3, 2, S, "b", "Get", 20, 80), with(span(4, 3, I, "b", "work", 0, 0), FlagUnmeasured), span(5, 4, C, "b", "SELECT", 30, 40)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), with(span(2, 1, C, "a", "call", 0, 0), FlagUnmeasured),
+				span(3, 2, S, "b", "Get", 20, 80), with(span(4, 3, I, "b", "work", 0, 0),
+					FlagUnmeasured), span(5, 4, C, "b", "SELECT", 30, 40),
+			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 20..80 server-only", "    rpc SELECT 30..40"},
 		},
 		{
 			name: "a SERVER half that was not measured leaves its calls to the CLIENT half",
-			spans: []Span{span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "call", 10, 90), "b"),
-				with(span(3, 2, S, "b", "Get", 0, 0), FlagUnmeasured), span(4, 3, C, "b", "SELECT", 30, 40)},
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "call", 10, 90), "b"),
+				with(span(3, 2, S, "b", "Get", 0, 0), FlagUnmeasured), span(4, 3, C, "b", "SELECT", 30, 40),
+			},
 			want: []string{"root a GET / 0..100", "  rpc b call 10..90", "    rpc SELECT 30..40"},
 		},
 	}
@@ -176,7 +243,10 @@ func TestCallTree(t *testing.T) {
 }
 
 func TestAnUnmeasuredEntryHasNoTree(t *testing.T) {
-	tr := NewTrace([]Span{with(span(1, 0, KindServer, "a", "x", 0, 0), FlagUnmeasured), span(2, 1, KindClient, "a", "y", 1, 2)})
+	tr := NewTrace([]Span{
+		with(span(1, 0, KindServer, "a", "x", 0, 0), FlagUnmeasured),
+		span(2, 1, KindClient, "a", "y", 1, 2),
+	})
 	var tree Tree
 	var paths Paths
 	tree.Build(tr, 0, &paths, nil)
@@ -195,64 +265,89 @@ func TestEntries(t *testing.T) {
 		notes   counts
 		leftOut counts
 	}{
-		{name: "a SERVER root", spans: []Span{span(1, 0, S, "a", "x", 0, 9), span(2, 1, S, "b", "y", 1, 2)}, want: []int{1}},
+		{
+			name: "a SERVER root", spans: []Span{span(1, 0, S, "a", "x", 0, 9), span(2, 1, S, "b", "y", 1, 2)},
+			want: []int{1},
+		},
 		{
 			name: "below a load generator", spans: []Span{
-				span(1, 0, I, "k6", "iteration", 0, 100), span(2, 1, C, "k6", "GET", 10, 90), span(3, 2, S, "a", "x", 20, 80), span(4, 3, C, "a", "y", 30, 40)},
+				span(1, 0, I, "k6", "iteration", 0, 100), span(2, 1, C, "k6", "GET", 10, 90), span(3, 2, S, "a",
+					"x", 20, 80), span(4, 3, C, "a", "y", 30, 40),
+			},
 			want: []int{3}, notes: counts{NoteOutside: 2}, leftOut: counts{NoteOutside: 2},
 		},
 		{
 			name: "a browser makes several requests", spans: []Span{
-				span(1, 0, C, "browser", "load", 0, 100), span(2, 1, S, "a", "x", 20, 80), span(3, 1, S, "b", "x", 10, 70)},
+				span(1, 0, C, "browser", "load", 0, 100), span(2, 1, S, "a", "x", 20, 80), span(3, 1, S, "b", "x", 10, 70),
+			},
 			want: []int{3, 2}, notes: counts{NoteOutside: 1}, leftOut: counts{NoteOutside: 1},
 		},
-		{name: "no SERVER at all", spans: []Span{span(1, 0, I, "job", "run", 0, 100), span(2, 1, C, "job", "SELECT", 10, 20)}, want: []int{1}},
+		{name: "no SERVER at all", spans: []Span{
+			span(1, 0, I, "job", "run", 0, 100),
+			span(2, 1, C, "job", "SELECT", 10, 20),
+		}, want: []int{1}},
 		{
 			// 1 starts before 3, but its entry 2 starts after it.
 			name: "two roots", spans: []Span{
-				span(1, 0, C, "k6", "GET", 0, 100), span(2, 1, S, "a", "x", 50, 90), span(3, 0, S, "b", "x", 10, 70)},
+				span(1, 0, C, "k6", "GET", 0, 100), span(2, 1, S, "a", "x", 50, 90), span(3, 0, S, "b", "x", 10, 70),
+			},
 			want: []int{3, 2}, notes: counts{NoteOutside: 1}, leftOut: counts{NoteOutside: 1},
 		},
-		{name: "a CONSUMER root", spans: []Span{span(1, 0, Q, "a", "process", 0, 100), span(2, 1, S, "b", "x", 10, 70)}, want: []int{1}},
+		{name: "a CONSUMER root", spans: []Span{
+			span(1, 0, Q, "a", "process", 0, 100),
+			span(2, 1, S, "b", "x", 10, 70),
+		}, want: []int{1}},
 		{
 			name: "a queue on the way ends the search", spans: []Span{
-				span(1, 0, P, "a", "send", 0, 10), span(2, 1, Q, "b", "process", 20, 70), span(3, 2, S, "c", "x", 30, 60)},
+				span(1, 0, P, "a", "send", 0, 10), span(2, 1, Q, "b", "process", 20, 70), span(3, 2, S, "c", "x", 30, 60),
+			},
 			want: []int{1},
 		},
 		{
 			name: "without a root the topmost SERVER and CONSUMER spans enter", spans: []Span{
-				span(2, 9, S, "a", "x", 0, 10), span(3, 2, S, "b", "x", 1, 2), span(4, 8, Q, "c", "x", 3, 5), span(5, 7, C, "d", "SELECT", 6, 7)},
+				span(2, 9, S, "a", "x", 0, 10), span(3, 2, S, "b", "x", 1, 2), span(4, 8, Q, "c", "x", 3,
+					5), span(5, 7, C, "d", "SELECT", 6, 7),
+			},
 			want: []int{2, 4}, notes: counts{NoteEntry: 2, NoteNoRoot: 1}, leftOut: counts{NoteNoRoot: 1},
 		},
 		{
-			name: "a lone SELECT is no request", spans: []Span{span(5, 7, C, "d", "SELECT", 6, 7), span(6, 5, I, "d", "x", 6, 7)},
+			name: "a lone SELECT is no request", spans: []Span{
+				span(5, 7, C, "d", "SELECT", 6, 7),
+				span(6, 5, I, "d", "x", 6, 7),
+			},
 			notes: counts{NoteNoRoot: 1}, leftOut: counts{NoteNoRoot: 2},
 		},
 		{
 			// The orphan covers exactly 5 % of the root.
 			name: "an orphan beside a root hangs nowhere", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 15), span(3, 2, S, "b", "y", 11, 14)},
+				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 15), span(3, 2, S, "b", "y", 11, 14),
+			},
 			want: []int{1}, notes: counts{NoteMissingParent: 1}, leftOut: counts{NoteMissingParent: 2},
 		},
 		{
 			name: "orphans over 5 % make the trace incomplete", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 16)},
+				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 16),
+			},
 			notes: counts{NoteIncomplete: 2}, leftOut: counts{NoteIncomplete: 2},
 		},
 		{
 			// Together 5 ms: 10-13 and 12-15.
 			name: "orphans that overlap are counted once", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 13), span(3, 9, C, "a", "z", 12, 15), span(4, 9, C, "a", "z", 11, 12)},
+				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 13), span(3, 9, C, "a", "z", 12,
+					15), span(4, 9, C, "a", "z", 11, 12),
+			},
 			want: []int{1}, notes: counts{NoteMissingParent: 3}, leftOut: counts{NoteMissingParent: 3},
 		},
 		{
 			name: "orphans nobody waits for do not count", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 9, Q, "a", "y", 10, 900)},
+				span(1, 0, S, "a", "x", 0, 100), span(2, 9, Q, "a", "y", 10, 900),
+			},
 			want: []int{1}, notes: counts{NoteMissingParent: 1}, leftOut: counts{NoteMissingParent: 1},
 		},
 		{
 			name: "a circle beside a root is an entry of its own", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 3, S, "b", "y", 10, 50), span(3, 2, S, "c", "y", 20, 40)},
+				span(1, 0, S, "a", "x", 0, 100), span(2, 3, S, "b", "y", 10, 50), span(3, 2, S, "c", "y", 20, 40),
+			},
 			want: []int{1, 2}, notes: counts{NoteCycle: 1},
 		},
 	}
@@ -342,39 +437,58 @@ func TestSkewShiftsTheCalleeAndAllBelowIt(t *testing.T) {
 			// server |------|     -3..3 becomes 2..8
 			// child   |--|        -2..1 becomes 3..6
 			name: "a SERVER half and its child",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 12), span(2, 1, C, "a", "y", 0, 10), span(3, 2, S, "b", "y", -3, 3),
-				span(4, 3, C, "b", "z", -2, 1)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 12), span(2, 1, C, "a", "y", 0, 10), span(3, 2, S, "b", "y", -3, 3),
+				span(4, 3, C, "b", "z", -2, 1),
+			},
 			want: []string{"root a x 0..12", "  rpc b y 0..10 pair shift=+5", "    rpc z 3..6"},
 		},
 		{
 			// The root's client is [10,90], server' [-500,-430]: +515 centres it.
 			name: "the whole sub-tree moves, shift upon shift",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "y", 10, 90), span(3, 2, S, "b", "y", -500, -430),
-				span(4, 3, C, "b", "z", -490, -440), span(5, 4, S, "c", "z", 1000, 1040), span(6, 5, C, "c", "SELECT", 1010, 1020)},
-			want: []string{"root a x 0..100", "  rpc b y 10..90 pair shift=+515", "    rpc c z 25..75 pair shift=-1485", "      rpc SELECT 40..50"},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "y", 10, 90), span(3, 2, S, "b", "y", -500, -430),
+				span(4, 3, C, "b", "z", -490, -440), span(5, 4, S, "c", "z", 1000, 1040), span(6, 5, C, "c",
+					"SELECT", 1010, 1020),
+			},
+			want: []string{
+				"root a x 0..100", "  rpc b y 10..90 pair shift=+515",
+				"    rpc c z 25..75 pair shift=-1485", "      rpc SELECT 40..50",
+			},
 		},
 		{
 			name: "a callee longer than its caller is not moved",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "y", 0, 10), span(3, 2, S, "b", "y", -5, 40),
-				span(4, 3, C, "b", "z", 5, 6)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "y", 0, 10), span(3, 2, S, "b", "y", -5, 40),
+				span(4, 3, C, "b", "z", 5, 6),
+			},
 			want: []string{"root a x 0..100", "  rpc b y 0..10 pair", "    rpc z 5..6"},
 		},
 		{
 			name: "queues are not moved",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 10), span(2, 1, P, "a", "send", 0, 5), span(3, 2, Q, "b", "process", 650, 700),
-				span(4, 3, S, "c", "z", 660, 690)},
-			want: []string{"root a x 0..10", "  async a send 0..5", "    async b process 650..700", "      rpc c z 660..690 server-only"},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 10), span(2, 1, P, "a", "send", 0, 5), span(3, 2, Q, "b", "process", 650, 700),
+				span(4, 3, S, "c", "z", 660, 690),
+			},
+			want: []string{
+				"root a x 0..10", "  async a send 0..5", "    async b process 650..700",
+				"      rpc c z 660..690 server-only",
+			},
 		},
 		{
 			name: "a SERVER without CLIENT moves too",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 100), span(2, 1, S, "b", "y", -40, 20),
-				span(3, 2, C, "b", "z", -30, 10)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 100), span(2, 1, S, "b", "y", -40, 20),
+				span(3, 2, C, "b", "z", -30, 10),
+			},
 			want: []string{"root a x 0..100", "  rpc b y 20..80 server-only shift=+60", "    rpc z 30..70"},
 		},
 		{
 			name: "one service has one clock",
-			spans: []Span{span(1, 0, S, "a", "x", 0, 100), span(2, 1, S, "a", "y", -40, 20), span(3, 1, C, "a", "y", 30, 40),
-				span(4, 3, S, "a", "y", 10, 12)},
+			spans: []Span{
+				span(1, 0, S, "a", "x", 0, 100), span(2, 1, S, "a", "y", -40, 20), span(3, 1, C, "a", "y", 30, 40),
+				span(4, 3, S, "a", "y", 10, 12),
+			},
 			want: []string{"root a x 0..100", "  rpc a y -40..20", "  rpc a y 30..40 pair"},
 		},
 		{
@@ -394,8 +508,10 @@ func TestSkewShiftsTheCalleeAndAllBelowIt(t *testing.T) {
 
 func TestQueuesAreOffTheCriticalPath(t *testing.T) {
 	// server |-----| 0-50, producer 10-12, consumer 300-900.
-	tr := NewTrace([]Span{span(1, 0, KindServer, "a", "x", 0, 50), span(2, 1, KindProducer, "a", "send", 10, 12),
-		span(3, 2, KindConsumer, "b", "process", 300, 900)})
+	tr := NewTrace([]Span{
+		span(1, 0, KindServer, "a", "x", 0, 50), span(2, 1, KindProducer, "a", "send", 10, 12),
+		span(3, 2, KindConsumer, "b", "process", 300, 900),
+	})
 	var tree Tree
 	var paths Paths
 	tree.Build(tr, 0, &paths, nil)

@@ -69,7 +69,7 @@ func newAnalyze() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: f.run,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
@@ -149,8 +149,12 @@ func (f *analyzeFlags) parse() error {
 		flag  string
 		value int
 	}{
-		{"top", c.Top}, {"max-hops", c.MaxHops}, {"max-trace-spans", c.MaxTraceSpans}, {"sample", c.Sample},
-		{"max-depth", f.source.MaxDepth}, {"workers", f.source.Workers},
+		{"top", c.Top},
+		{"max-hops", c.MaxHops},
+		{"max-trace-spans", c.MaxTraceSpans},
+		{"sample", c.Sample},
+		{"max-depth", f.source.MaxDepth},
+		{"workers", f.source.Workers},
 	} {
 		if n.value < 1 {
 			check(n.flag, fmt.Errorf("%d: must be at least 1", n.value))

@@ -1,0 +1,38 @@
+package analyzer_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/source"
+)
+
+// A trace export goes in, a budget for every hop comes out.
+func ExampleAnalyze() {
+	traces, err := source.Open([]string{"../testdata/orders"}, strings.NewReader(""), source.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := analyzer.Analyze(context.Background(), analyzer.Config{
+		Budgets: []analyzer.EndpointBudget{{Budget: 800 * time.Millisecond}},
+	}, traces)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, h := range report.Endpoints[0].Hops {
+		fmt.Printf("%-20s P99 %v, budget %v, timeout %v: %s\n", h.Label,
+			time.Duration(h.P99.V).Round(time.Millisecond), time.Duration(h.Share.V), time.Duration(h.Cap.V), h.Verdict)
+	}
+	// Output:
+	// gateway POST /orders P99 201ms, budget 800ms, timeout 800ms: misses
+	// validate             P99 25ms, budget 69ms, timeout 76ms: ok
+	// auth Check           P99 25ms, budget 68ms, timeout 75ms: ok
+	// inventory Reserve    P99 30ms, budget 82ms, timeout 90ms: ok
+	// coupon Apply         P99 45ms, budget 123ms, timeout 135ms: ok
+	// risk Score           P99 120ms, budget 329ms, timeout 360ms: tight
+	// orders persist       P99 70ms, budget 192ms, timeout 210ms: ok
+}
