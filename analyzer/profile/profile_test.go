@@ -83,8 +83,9 @@ func assemble(id int, root work) *trace.Trace {
 		var sid trace.SpanID
 		binary.BigEndian.PutUint64(sid[:], uint64(len(spans)+1))
 		spans = append(spans, trace.Span{
-			TraceID: tid, ID: sid, Parent: parent, Kind: w.kind, Start: epoch + int64(id)*1e9 + w.start, Duration: w.end - w.start,
-			Outcome: w.outcome, Flags: w.flags, Threshold: w.threshold, Stamp: w.stamp,
+			TraceID: tid, ID: sid, Parent: parent, Kind: w.kind, Start: epoch + int64(id)*1e9 + w.start,
+			Duration: w.end - w.start,
+			Outcome:  w.outcome, Flags: w.flags, Threshold: w.threshold, Stamp: w.stamp,
 			Desc: &trace.Desc{Service: w.service, Operation: w.name, Peer: w.peer, Host: w.host},
 		})
 		for _, b := range w.below {

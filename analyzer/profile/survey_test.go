@@ -337,8 +337,8 @@ func TestAsyncHopsTakeNoRoomFromOthers(t *testing.T) {
 func TestOtherDoesNotDependOnWhatCameFirst(t *testing.T) {
 	// Under the limit of 2, GET / keeps big; a call, a stage, a step and a queue are folded.
 	parts := []work{
-		call("a", "b", "small", 0, 2*ms), of(trace.KindInternal, "a", "stage", 3*ms,
-			4*ms), of(trace.KindUnspecified, "a", "step", 5*ms, 6*ms),
+		call("a", "b", "small", 0, 2*ms), of(trace.KindInternal, "a", "stage", 3*ms, 4*ms),
+		of(trace.KindUnspecified, "a", "step", 5*ms, 6*ms),
 		of(trace.KindProducer, "a", "send", 7*ms, 8*ms),
 	}
 	var want []string
@@ -555,8 +555,7 @@ func TestUnansweredCallsBelongToTheirSiblings(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			traces := many(len(test.requests), func(i int) work {
-				return serverSpan("a", "GET /", 0, 50*ms,
-					test.requests[i])
+				return serverSpan("a", "GET /", 0, 50*ms, test.requests[i])
 			})
 			for range 2 {
 				parts := surveyOf(traces[:1])

@@ -189,8 +189,8 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 			name: "a run of spans of negative duration",
 			spans: []Span{
 				span(1, 0, S, "a", "x", 0, 10), span(2, 1, C, "a", "x", 5, 4), span(3, 2, I, "a", "x", 5, 4),
-				span(4, 3, I, "a", "x", 5, 4), span(5, 4, I, "a", "x", 1, 2), span(6, 3, I, "a", "x", 2,
-					3), span(7, 4, I, "a", "x", 3, 4),
+				span(4, 3, I, "a", "x", 5, 4), span(5, 4, I, "a", "x", 1, 2), span(6, 3, I, "a", "x", 2, 3),
+				span(7, 4, I, "a", "x", 3, 4),
 			},
 			want:    "1 server, 5<1 internal, 6<1 internal, 7<1 internal",
 			notes:   counts{NoteNegative: 3},
@@ -268,8 +268,8 @@ func TestBadSpansCostOnlyThemselves(t *testing.T) {
 func TestChildrenOfASharedIDAreSplitByService(t *testing.T) {
 	tr := NewTrace([]Span{
 		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "b", "x", 20, 80),
-		span(3, 2, KindInternal, "a", "y", 30, 40), span(4, 2, KindInternal, "b", "y", 41, 50), span(5, 2,
-			KindServer, "c", "y", 51, 60),
+		span(3, 2, KindInternal, "a", "y", 30, 40), span(4, 2, KindInternal, "b", "y", 41, 50),
+		span(5, 2, KindServer, "c", "y", 51, 60),
 	})
 	var got []string
 	for i := range tr.Spans {
@@ -284,8 +284,8 @@ func TestChildrenOfASharedIDAreSplitByService(t *testing.T) {
 
 	// Where both halves are of one service, the server half made the call.
 	tr = NewTrace([]Span{
-		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "a", "x", 20, 80), span(3, 2,
-			KindClient, "a", "y", 30, 40),
+		span(2, 0, KindClient, "a", "x", 10, 90), span(2, 0, KindServer, "a", "x", 20, 80),
+		span(3, 2, KindClient, "a", "y", 30, 40),
 	})
 	if p := tr.Parent[2]; p < 0 || tr.Spans[p].Kind != KindServer {
 		t.Errorf("parent of the call is %d, want the SERVER half", p)
@@ -331,8 +331,8 @@ func TestMissingKindsAreInferred(t *testing.T) {
 			span(1, 0, U, "x", "A", 0, 10), span(2, 1, U, "x", "B", 1, 9), span(3, 2, U, "x", "C", 2, 8),
 		}, "server internal internal*"},
 		{"a kind that is there stays", []Span{
-			span(1, 0, KindInternal, "x", "A", 0, 10), span(2, 1, KindInternal, "x", "B", 1, 9), span(3, 2, U,
-				"y", "C", 2, 8),
+			span(1, 0, KindInternal, "x", "A", 0, 10), span(2, 1, KindInternal, "x", "B", 1, 9),
+			span(3, 2, U, "y", "C", 2, 8),
 		}, "internal internal server"},
 		{
 			"an orphan is an entry",

@@ -72,8 +72,8 @@ func TestCallTree(t *testing.T) {
 			// B SERVER      |------|        names the call; the caller's times count
 			name: "a CLIENT and its SERVER are one call",
 			spans: []Span{
-				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call b", 10, 90), span(3, 2, S, "b",
-					"Get", 20, 80),
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call b", 10, 90),
+				span(3, 2, S, "b", "Get", 20, 80),
 				span(4, 3, C, "b", "SELECT", 30, 40),
 			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc SELECT 30..40"},
@@ -102,8 +102,8 @@ func TestCallTree(t *testing.T) {
 			name: "attempts under the logical call are no calls of their own",
 			spans: []Span{
 				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
-				span(3, 2, C, "a", "Attempt.m", 0, 100), span(4, 2, C, "a", "Attempt.m", 110, 210), span(5, 2,
-					C, "a", "Attempt.m", 220, 300),
+				span(3, 2, C, "a", "Attempt.m", 0, 100), span(4, 2, C, "a", "Attempt.m", 110, 210),
+				span(5, 2, C, "a", "Attempt.m", 220, 300),
 				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250),
 			},
 			want: []string{
@@ -120,8 +120,8 @@ func TestCallTree(t *testing.T) {
 			name: "of several SERVER halves the one that ended last answered",
 			spans: []Span{
 				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "call", 0, 300),
-				span(3, 2, C, "a", "call", 0, 100), span(4, 3, S, "b", "stale", 10, 280), span(5, 2, C, "a",
-					"call", 100, 300),
+				span(3, 2, C, "a", "call", 0, 100), span(4, 3, S, "b", "stale", 10, 280),
+				span(5, 2, C, "a", "call", 100, 300),
 				span(6, 5, S, "c", "fresh", 110, 290),
 			},
 			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pair"},
@@ -130,8 +130,8 @@ func TestCallTree(t *testing.T) {
 			name: "attempts as gRPC reports them are INTERNAL and of the same operation",
 			spans: []Span{
 				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
-				span(3, 2, I, "a", "m", 0, 100), span(4, 2, I, "a", "m", 110, 290), span(5, 4, S, "b", "m", 120,
-					280), span(6, 5, C, "b", "SELECT", 130, 140),
+				span(3, 2, I, "a", "m", 0, 100), span(4, 2, I, "a", "m", 110, 290),
+				span(5, 4, S, "b", "m", 120, 280), span(6, 5, C, "b", "SELECT", 130, 140),
 			},
 			want: []string{
 				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pair",
@@ -141,8 +141,8 @@ func TestCallTree(t *testing.T) {
 		{
 			name: "parts of a call do not come between its halves",
 			spans: []Span{
-				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "GET", 10, 90), span(3, 2, I, "a",
-					"connect", 10, 20),
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "GET", 10, 90),
+				span(3, 2, I, "a", "connect", 10, 20),
 				span(4, 2, I, "a", "send", 20, 88), span(5, 4, S, "b", "Get", 30, 80), span(6, 4, C, "a", "token", 21, 25),
 			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc token 21..25"},
@@ -150,8 +150,8 @@ func TestCallTree(t *testing.T) {
 		{
 			name: "INTERNAL spans of another service do",
 			spans: []Span{
-				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "GET", 10, 90), "mesh"), span(3, 2,
-					I, "mesh", "route", 20, 80),
+				span(1, 0, S, "a", "GET /", 0, 100), peer(span(2, 1, C, "a", "GET", 10, 90), "mesh"),
+				span(3, 2, I, "mesh", "route", 20, 80),
 				span(4, 3, S, "b", "Get", 30, 70),
 			},
 			want: []string{"root a GET / 0..100", "  rpc mesh GET 10..90", "    rpc b Get 30..70 server-only"},
@@ -160,8 +160,8 @@ func TestCallTree(t *testing.T) {
 			name: "an attempt that was not measured does not hide who answered",
 			spans: []Span{
 				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
-				with(span(3, 2, C, "a", "Attempt.m", 0, 0), FlagUnmeasured), span(4, 3, S, "b", "m", 10,
-					90), span(5, 4, C, "b", "SELECT", 20, 30),
+				with(span(3, 2, C, "a", "Attempt.m", 0, 0), FlagUnmeasured), span(4, 3, S, "b", "m", 10, 90),
+				span(5, 4, C, "b", "SELECT", 20, 30),
 			},
 			want: []string{"root a GET / 0..310", "  rpc b m 0..300 pair", "    rpc SELECT 20..30"},
 		},
@@ -177,8 +177,8 @@ func TestCallTree(t *testing.T) {
 			name: "deep INTERNAL spans are transparent",
 			spans: []Span{
 				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "call", 10, 90), span(3, 2, S, "b", "Get", 20, 80),
-				span(4, 3, I, "b", "work", 25, 75), span(5, 4, I, "b", "more", 30, 70), span(6, 5, C, "b",
-					"SELECT", 35, 65),
+				span(4, 3, I, "b", "work", 25, 75), span(5, 4, I, "b", "more", 30, 70),
+				span(6, 5, C, "b", "SELECT", 35, 65),
 			},
 			want: []string{"root a GET / 0..100", "  rpc b Get 10..90 pair", "    rpc SELECT 35..65"},
 		},
@@ -211,7 +211,8 @@ func TestCallTree(t *testing.T) {
 				with(span(5, 1, S, "c", "audit", 20, 80), FlagFollowsFrom),
 			},
 			want: []string{
-				"root a GET / 0..50", "  async orders send 10..12", "    async b process 300..900", "      rpc SELECT 310..320",
+				"root a GET / 0..50", "  async orders send 10..12", "    async b process 300..900",
+				"      rpc SELECT 310..320",
 				"  async c audit 20..80",
 			},
 		},
@@ -271,8 +272,8 @@ func TestEntries(t *testing.T) {
 		},
 		{
 			name: "below a load generator", spans: []Span{
-				span(1, 0, I, "k6", "iteration", 0, 100), span(2, 1, C, "k6", "GET", 10, 90), span(3, 2, S, "a",
-					"x", 20, 80), span(4, 3, C, "a", "y", 30, 40),
+				span(1, 0, I, "k6", "iteration", 0, 100), span(2, 1, C, "k6", "GET", 10, 90),
+				span(3, 2, S, "a", "x", 20, 80), span(4, 3, C, "a", "y", 30, 40),
 			},
 			want: []int{3}, notes: counts{NoteOutside: 2}, leftOut: counts{NoteOutside: 2},
 		},
@@ -305,8 +306,8 @@ func TestEntries(t *testing.T) {
 		},
 		{
 			name: "without a root the topmost SERVER and CONSUMER spans enter", spans: []Span{
-				span(2, 9, S, "a", "x", 0, 10), span(3, 2, S, "b", "x", 1, 2), span(4, 8, Q, "c", "x", 3,
-					5), span(5, 7, C, "d", "SELECT", 6, 7),
+				span(2, 9, S, "a", "x", 0, 10), span(3, 2, S, "b", "x", 1, 2), span(4, 8, Q, "c", "x", 3, 5),
+				span(5, 7, C, "d", "SELECT", 6, 7),
 			},
 			want: []int{2, 4}, notes: counts{NoteEntry: 2, NoteNoRoot: 1}, leftOut: counts{NoteNoRoot: 1},
 		},
@@ -333,8 +334,8 @@ func TestEntries(t *testing.T) {
 		{
 			// Together 5 ms: 10-13 and 12-15.
 			name: "orphans that overlap are counted once", spans: []Span{
-				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 13), span(3, 9, C, "a", "z", 12,
-					15), span(4, 9, C, "a", "z", 11, 12),
+				span(1, 0, S, "a", "x", 0, 100), span(2, 9, C, "a", "y", 10, 13),
+				span(3, 9, C, "a", "z", 12, 15), span(4, 9, C, "a", "z", 11, 12),
 			},
 			want: []int{1}, notes: counts{NoteMissingParent: 3}, leftOut: counts{NoteMissingParent: 3},
 		},
@@ -448,8 +449,8 @@ func TestSkewShiftsTheCalleeAndAllBelowIt(t *testing.T) {
 			name: "the whole sub-tree moves, shift upon shift",
 			spans: []Span{
 				span(1, 0, S, "a", "x", 0, 100), span(2, 1, C, "a", "y", 10, 90), span(3, 2, S, "b", "y", -500, -430),
-				span(4, 3, C, "b", "z", -490, -440), span(5, 4, S, "c", "z", 1000, 1040), span(6, 5, C, "c",
-					"SELECT", 1010, 1020),
+				span(4, 3, C, "b", "z", -490, -440), span(5, 4, S, "c", "z", 1000, 1040),
+				span(6, 5, C, "c", "SELECT", 1010, 1020),
 			},
 			want: []string{
 				"root a x 0..100", "  rpc b y 10..90 pair shift=+515",

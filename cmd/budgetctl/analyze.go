@@ -40,9 +40,10 @@ A hop is named by its id (0.2) or by a glob on "callee operation".
 Exit codes: 0 fine, 1 some input could not be used, 2 wrong usage.`
 
 const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
-  budgetctl analyze traces.jsonl.gz --budget 'checkout POST /pay=1.2s' --cap 'auth*=5%'
-  budgetctl analyze exports/ --current 'inventory*=200ms' --current 'risk*=240ms'
-  kubectl logs collector | budgetctl analyze - -o json`
+  budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
+  budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
+  budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
+  budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
 
 // analyzeFlags are the flags as they are written; config makes sense of them.
 type analyzeFlags struct {

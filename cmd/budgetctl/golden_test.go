@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail, so that it cannot be left on")
@@ -249,23 +250,40 @@ func documented(page string) []documentedRun {
 	return runs
 }
 
-// TestHelpExamples runs each example of each command's help that reads
-// testdata.
+// TestHelpExamples runs every example of every command's help. What they write
+// goes to a folder of the test's own.
 func TestHelpExamples(t *testing.T) {
+	ran := 0
 	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
 		code, help, _ := outcome(t, "", command...)
 		if code != exitOK || !strings.Contains(help, "Usage:") {
 			t.Errorf("%v: exit %d, %q", command, code, help)
 		}
-		for line := range strings.Lines(help) {
-			args, ok := strings.CutPrefix(strings.TrimSpace(line), "budgetctl ")
-			if !ok || !strings.Contains(args, "testdata/") {
+		_, examples, _ := strings.Cut(help, "Examples:\n")
+		examples, _, _ = strings.Cut(examples, "\n\n")
+		for line := range strings.Lines(examples) {
+			ran++
+			line = strings.ReplaceAll(strings.TrimSpace(line), "=report.json", "="+filepath.Join(t.TempDir(), "report.json"))
+			line, file, redirected := strings.Cut(line, " < ")
+			var stdin []byte
+			if redirected {
+				var err error
+				if stdin, err = os.ReadFile(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			args := words(line)
+			if args[0] != "budgetctl" {
+				t.Errorf("example %q does not begin with budgetctl", line)
 				continue
 			}
-			if code, _, stderr := outcome(t, "", words(args)...); code != exitOK {
-				t.Errorf("example %q: exit %d: %s", args, code, stderr)
+			if code, stdout, stderr := outcome(t, string(stdin), args[1:]...); code != exitOK || stdout == "" {
+				t.Errorf("example %q: exit %d: %s", line, code, stderr)
 			}
 		}
+	}
+	if ran < 5 {
+		t.Errorf("%d examples were found", ran)
 	}
 	if code, out, _ := outcome(t, "", "completion", "bash"); code != exitOK || !strings.Contains(out, "budgetctl") {
 		t.Errorf("completion: exit %d", code)
@@ -280,5 +298,32 @@ func TestWords(t *testing.T) {
 	got := words(`analyze a --cap 'auth *=5%' ''`)
 	if want := []string{"analyze", "a", "--cap", "auth *=5%", ""}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestReportsObeyTheSchema validates the JSON report of every story.
+func TestReportsObeyTheSchema(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("docs/report.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stories, err := filepath.Glob("testdata/*/trace.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, story := range stories {
+		for _, flags := range [][]string{nil, {"--budget", "1ms"}, {"--budget", "800ms", "--percentile", "97.5", "--steps", "--current", "0=1s"}} {
+			code, stdout, stderr := outcome(t, "", append([]string{"analyze", "-o", "json", story}, flags...)...)
+			if code != exitOK {
+				t.Errorf("%s %v: exit %d: %s", story, flags, code, stderr)
+				continue
+			}
+			report, err := jsonschema.UnmarshalJSON(strings.NewReader(stdout))
+			if err != nil {
+				t.Errorf("%s %v: %v", story, flags, err)
+			} else if err := schema.Validate(report); err != nil {
+				t.Errorf("%s %v: %v", story, flags, err)
+			}
+		}
 	}
 }
