@@ -81,6 +81,7 @@ func TestCostGrowsWithTheSpansNotWithTheirShape(t *testing.T) {
 		{"a chain of calls, names different", 100_000, chain(S, C), different},
 		{"a chain of SERVER spans, names different", 100_000, chain(S), different},
 		{"a chain of CLIENT spans", 100_000, chain(C), same},
+		{"a chain of calls and parts of them", 100_000, chain(I, C), different},
 		{"a chain of INTERNAL spans", 100_000, chain(I), same},
 		{"a chain without kinds", 100_000, chain(U), different},
 		{"many children, names equal", 50_000, flat(C, 0), same},

@@ -212,8 +212,8 @@ func TestServerOnlyIsSaidOfOtherServicesAlone(t *testing.T) {
 func TestTheSameOperationOnTwoWaysIsTwoHops(t *testing.T) {
 	p := one(t, Options{}, many(3, func(int) work {
 		return serverSpan("s", "GET /", 0, 100*ms,
-			call("s", "a", "A", 0, 40*ms, call("a", "db", "Get", 10*ms, 20*ms)), call("s", "b", "B", 50*ms,
-				90*ms, call("b", "db", "Get", 60*ms, 80*ms)))
+			call("s", "a", "A", 0, 40*ms, call("a", "db", "Get", 10*ms, 20*ms)),
+			call("s", "b", "B", 50*ms, 90*ms, call("b", "db", "Get", 60*ms, 80*ms)))
 	}))
 	want := []string{"0 root s GET /", "0.1 call a A", "0.1.1 call db Get", "0.2 call b B", "0.2.1 call db Get"}
 	if diff := cmp.Diff(want, p.names()); diff != "" {

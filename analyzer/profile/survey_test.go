@@ -444,6 +444,22 @@ func TestOneOffsetPutsEveryCalleeIntoItsCaller(t *testing.T) {
 	}
 }
 
+func TestClocksAreNotJudgedByWhatNobodyWaitsFor(t *testing.T) {
+	// The call outlives its parent, so it is async; b's clock seems to be 700 ms ahead.
+	traces := many(6, func(int) work {
+		return serverSpan("a", "GET /", 0, 20*ms, of(trace.KindClient, "a", "Get", 0, 800*ms,
+			serverSpan("b", "Get", 900*ms, 1000*ms, of(trace.KindClient, "b", "SELECT", 910*ms, 920*ms))))
+	})
+	rules := surveyOf(traces).Decide(Options{})
+	p := collectorOf(rules, traces).Resolve()[0]
+	if h := p.hop(t, "Get"); h.Kind != KindAsync || h.Skew != 0 || len(rules.Shifts()) != 0 {
+		t.Errorf("Get is %s, shifted by %d; shifts %v", kindNames[h.Kind], h.Skew, rules.Shifts())
+	}
+	if start := p.Rows.Start[2][0]; start != 910*ms {
+		t.Errorf("SELECT starts at %d, want 910 ms as recorded", start)
+	}
+}
+
 func TestTheMostExtremeOffsetsAreDropped(t *testing.T) {
 	// 400 calls allow [-22,-18]; two on each side may be dropped.
 	for _, test := range []struct {

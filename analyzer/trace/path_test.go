@@ -2,6 +2,7 @@ package trace
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -172,6 +173,20 @@ func TestCriticalPathOfKnownTrees(t *testing.T) {
 			}
 		})
 	}
+}
+
+func ExampleWalker_CriticalPath() {
+	// root |------------------| 100
+	// a      |-----|            10-40
+	// b          |--------|     30-80
+	var w Walker
+	for _, s := range w.CriticalPath([]Node{{-1, 0, 100}, {0, 10, 40}, {0, 30, 80}}) {
+		fmt.Printf("%d-%d node %d\n", s.Start, s.End, s.Node)
+	}
+	// Output:
+	// 80-100 node 0
+	// 30-80 node 2
+	// 0-30 node 0
 }
 
 func TestNoNodesHaveNoPath(t *testing.T) {

@@ -526,6 +526,22 @@ func TestQueuesAreOffTheCriticalPath(t *testing.T) {
 	}
 }
 
+func TestASpanThatEndsBeforeItStartsTakesNothing(t *testing.T) {
+	// The child is 60..50: neither a wrapped duration nor 50..100.
+	tr := NewTrace([]Span{
+		span(1, 0, KindServer, "a", "x", 0, 100), span(2, 1, KindClient, "a", "y", 60, 50),
+		span(3, 2, KindServer, "b", "y", 20, 30),
+	})
+	var tree Tree
+	var paths Paths
+	var w Walker
+	tree.Build(tr, 0, &paths, nil)
+	nodes := nodesOf(&tree)
+	if diff := cmp.Diff([]int64{90 * ms, 10 * ms}, exclusive(t, nodes, w.CriticalPath(nodes))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRanksDependOnContentAlone(t *testing.T) {
 	add := func(p *Paths, way ...string) {
 		node := int32(-1)
