@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -24,6 +26,23 @@ type block struct {
 
 // blockSize is how much is read before a block is cut.
 const blockSize = 1 << 20
+
+// buffers are those of blocks that have been read.
+var buffers sync.Pool
+
+func newBuffer() []byte {
+	if buf, ok := buffers.Get().(*[]byte); ok {
+		return *buf
+	}
+	return make([]byte, 0, blockSize)
+}
+
+// release gives the buffer of the block back. Large ones are not kept.
+func (b block) release() {
+	if buf := b.data[:0]; cap(buf) == blockSize {
+		buffers.Put(&buf)
+	}
+}
 
 // where is the place of the document being read, for notes.
 func (r *reader) where() string {
@@ -305,7 +324,7 @@ func (b *blocks) next() (block, bool) {
 	if b.done {
 		return block{}, false
 	}
-	buf := append(make([]byte, 0, max(blockSize, 2*len(b.carry))), b.carry...)
+	buf := append(slices.Grow(newBuffer(), 2*len(b.carry)), b.carry...)
 	for {
 		var err error
 		buf, err = readUpTo(b.s, buf, int64(cap(buf)-len(buf)))
@@ -314,8 +333,8 @@ func (b *blocks) next() (block, bool) {
 			return block{data: buf, line: b.line, base: b.base, last: true}, len(buf) > 0
 		}
 		if n := b.whole(buf); n > 0 {
-			next := block{data: buf[:n:n], line: b.line, base: b.base}
-			b.carry = buf[n:]
+			next := block{data: buf[:n], line: b.line, base: b.base}
+			b.carry = append(b.carry[:0], buf[n:]...) // buf belongs to the block
 			b.line += bytes.Count(next.data, []byte("\n"))
 			b.base += int64(n)
 			return next, true

@@ -30,6 +30,9 @@ func parseID(dst, text []byte, opaque bool) idState {
 	if len(text) >= 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
 		text = text[2:]
 	}
+	if len(text) == 2*len(dst) && decodeFullHex(dst, text) {
+		return zeroIsEmpty(dst)
+	}
 	switch {
 	case len(text) == 0:
 		return idEmpty
@@ -80,6 +83,33 @@ func hashID(dst, text []byte) idState {
 	}
 	binary.BigEndian.PutUint64(dst[len(dst)-8:], h)
 	return zeroIsEmpty(dst)
+}
+
+// hexDigits gives the value of every hex digit, and 0xff for all other bytes.
+var hexDigits = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+		if isHex([]byte{byte(i)}) {
+			t[i] = hexValue(byte(i))
+		}
+	}
+	return t
+}()
+
+// decodeFullHex reads two digits a byte, the usual case; if one of them is no
+// hex digit, dst stays zero.
+func decodeFullHex(dst, digits []byte) bool {
+	var all byte
+	for i := range dst {
+		hi, lo := hexDigits[digits[2*i]], hexDigits[digits[2*i+1]]
+		all |= hi | lo
+		dst[i] = hi<<4 | lo
+	}
+	if all > 0x0f {
+		clear(dst)
+		return false
+	}
+	return true
 }
 
 // idFromBytes reads an id that is given as bytes.
@@ -193,6 +223,9 @@ func sameTrace(a, b trace.TraceID) bool {
 // 1580000000000000000, 1.58e18 or 1580000000000000000.0. There is no detour
 // through floating point.
 func parseInteger(text []byte) (n int64, ok bool) {
+	if n, ok := parseDigits(text); ok {
+		return n, true
+	}
 	i, negative := 0, false
 	if len(text) > 0 && text[0] == '-' {
 		i, negative = 1, true
@@ -256,6 +289,21 @@ func parseInteger(text []byte) (n int64, ok bool) {
 		n = -n
 	}
 	return n, true
+}
+
+// parseDigits reads up to 19 digits that are nothing else, such as a Unix time.
+func parseDigits(text []byte) (n int64, ok bool) {
+	if len(text) == 0 || len(text) > 19 {
+		return 0, false
+	}
+	var u uint64
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		u = u*10 + uint64(c-'0')
+	}
+	return int64(u), u <= math.MaxInt64
 }
 
 func parseExponent(text []byte) (n int, ok bool) {

@@ -2,9 +2,11 @@ package source
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,6 +40,11 @@ type jsonReader struct {
 	err      error
 	scratch  []byte
 	badUTF8  int // texts that were repaired
+
+	// A value that was entered whole is walked without the decoder.
+	raw   []byte // its syntax has been checked; nil: none
+	pos   int    // of the next byte to look at
+	level int    // how deep in it
 }
 
 func newJSONReader(maxDepth int) *jsonReader {
@@ -50,19 +57,22 @@ func newJSONReader(maxDepth int) *jsonReader {
 func (j *jsonReader) resetBytes(text []byte) {
 	j.mem = *bytes.NewBuffer(text)
 	j.dec.Reset(&j.mem, jsonOptions...)
-	j.inMemory, j.err = true, nil
+	j.inMemory, j.err, j.raw, j.level = true, nil, nil, 0
 }
 
 // resetStream starts to read from r.
 func (j *jsonReader) resetStream(r io.Reader) {
 	j.dec.Reset(r, jsonOptions...)
-	j.inMemory, j.err = false, nil
+	j.inMemory, j.err, j.raw, j.level = false, nil, nil, 0
 }
 
 // peek returns the kind of the next token, 0 at the end or at an error.
 func (j *jsonReader) peek() jsontext.Kind {
 	if j.err != nil {
 		return 0
+	}
+	if j.raw != nil {
+		return j.peekRaw()
 	}
 	k := j.dec.PeekKind()
 	if k == 0 {
@@ -78,15 +88,178 @@ func (j *jsonReader) enter(open jsontext.Kind) bool {
 		j.skip()
 		return false
 	}
-	if _, j.err = j.dec.ReadToken(); j.err == nil && j.dec.StackDepth() > j.maxDepth {
+	if j.raw != nil {
+		j.pos++
+		j.level++
+	} else if _, j.err = j.dec.ReadToken(); j.err != nil {
+		return false
+	}
+	if j.depth() > j.maxDepth {
 		j.err = depthError(j.maxDepth)
 	}
 	return j.err == nil
 }
 
+// depth returns how many objects and arrays are open.
+func (j *jsonReader) depth() int { return j.dec.StackDepth() + j.level }
+
+// enterWhole is enter for an object that is worth looking at as a whole, if the
+// input is in memory anyway: the decoder checks its syntax in one go, and up to
+// its end the other methods walk over its text, which costs a fraction of asking
+// the decoder for each token.
+func (j *jsonReader) enterWhole() bool {
+	if j.raw == nil && j.inMemory && j.peek() == '{' {
+		j.raw, j.err = j.dec.ReadValue()
+		if j.err != nil {
+			j.raw = nil
+			return false
+		}
+		j.pos, j.level = 0, 0
+	}
+	return j.enter('{')
+}
+
+// peekRaw goes to the next token of raw. Commas and colons are where they
+// belong and say nothing more.
+func (j *jsonReader) peekRaw() jsontext.Kind {
+	for i := j.pos; i < len(j.raw); i++ {
+		c := j.raw[i]
+		switch c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			continue
+		}
+		j.pos = i
+		if c == '-' || c >= '0' && c <= '9' {
+			return '0'
+		}
+		return jsontext.Kind(c)
+	}
+	return 0
+}
+
+// scalarRaw reads the string or literal that is next in raw.
+func (j *jsonReader) scalarRaw(kind jsontext.Kind) []byte {
+	raw := j.raw[j.pos:]
+	if kind != '"' {
+		n := bytes.IndexAny(raw, ",]} \t\r\n") // an object is around it
+		j.pos += n
+		return raw[:n]
+	}
+	n, plain := stringEnd(raw)
+	j.pos += n
+	if plain {
+		return raw[1 : n-1]
+	}
+	return j.unquote(raw[:n])
+}
+
+// stringEnd returns the length of the JSON string at the start of raw, and
+// whether it is its own text: all ASCII and without escapes.
+func stringEnd(raw []byte) (n int, plain bool) {
+	plain = true
+	for i := 1; i < len(raw); i++ {
+		// Pass over eight bytes at a time while none of them is special. A byte
+		// is zero in w^x where w has x, and only there does (v-1)&^v set its
+		// high bit, up to the first such byte.
+		for len(raw)-i >= 8 {
+			const ones, high = 0x0101010101010101, 0x8080808080808080
+			w := binary.LittleEndian.Uint64(raw[i:])
+			quote, slash := w^ones*'"', w^ones*'\\'
+			if special := ((quote-ones)&^quote | (slash-ones)&^slash | w) & high; special != 0 {
+				i += bits.TrailingZeros64(special) / 8
+				break
+			}
+			i += 8
+		}
+		if i >= len(raw) {
+			break
+		}
+		switch c := raw[i]; {
+		case c == '"':
+			return i + 1, plain
+		case c == '\\':
+			i++
+			plain = false
+		case c >= utf8.RuneSelf:
+			plain = false
+		}
+	}
+	return len(raw), false
+}
+
+// skipRaw passes over the value that is next in raw.
+func (j *jsonReader) skipRaw(kind jsontext.Kind) {
+	if kind != '{' && kind != '[' {
+		if kind == '"' {
+			n, _ := stringEnd(j.raw[j.pos:])
+			j.pos += n
+		} else {
+			j.scalarRaw(kind)
+		}
+		return
+	}
+	j.pos++
+	j.level++
+	j.leave(j.level)
+}
+
+// follows tells whether raw goes on with the start of an object up to the
+// opening quote of its first text, and if so enters it; textOf reads the text.
+func (j *jsonReader) follows(start string) bool {
+	if j.raw == nil || len(j.raw)-j.pos < len(start) || string(j.raw[j.pos:j.pos+len(start)]) != start || j.depth() >= j.maxDepth {
+		return false
+	}
+	j.pos += len(start) - 1
+	j.level++
+	return true
+}
+
+func (j *jsonReader) textOf() []byte { return j.scalarRaw('"') }
+
+// leaveObject passes over the rest of the innermost object, if that can be done
+// faster than member by member.
+func (j *jsonReader) leaveObject() bool {
+	if j.raw == nil || j.level < 2 {
+		return false
+	}
+	j.leave(j.level)
+	return true
+}
+
+// leave passes over the rest of the object or array of raw whose members have
+// the given level.
+func (j *jsonReader) leave(level int) {
+	raw, i := j.raw, j.pos
+	for ; i < len(raw) && j.level >= level; i++ {
+		switch raw[i] {
+		case '{', '[':
+			if j.level++; j.depth() > j.maxDepth {
+				j.err = depthError(j.maxDepth)
+				return
+			}
+		case '}', ']':
+			j.level--
+		case '"':
+			n, _ := stringEnd(raw[i:])
+			i += n - 1
+		}
+	}
+	j.pos = i
+}
+
 // more tells whether the object or array has another member; at its end it
 // leaves it.
 func (j *jsonReader) more() bool {
+	if j.raw != nil && j.err == nil {
+		if k := j.peekRaw(); k != '}' && k != ']' {
+			return true
+		}
+		j.pos++
+		if j.level--; j.level == 0 {
+			j.raw = nil
+		}
+		return false
+	}
 	switch j.peek() {
 	case 0:
 		return false
@@ -99,6 +272,9 @@ func (j *jsonReader) more() bool {
 
 // name reads the name of an object's member.
 func (j *jsonReader) name() []byte {
+	if j.raw != nil { // more has gone to it
+		return j.scalarRaw('"')
+	}
 	_, text := j.scalar()
 	return text
 }
@@ -113,6 +289,9 @@ func (j *jsonReader) scalar() (kind jsontext.Kind, text []byte) {
 	case '{', '[':
 		j.skip()
 		return kind, nil
+	}
+	if j.raw != nil {
+		return kind, j.scalarRaw(kind)
 	}
 	raw, err := j.dec.ReadValue()
 	if err != nil {
@@ -142,6 +321,10 @@ func (j *jsonReader) unquote(raw []byte) []byte {
 func (j *jsonReader) skip() {
 	kind := j.peek()
 	if kind == 0 {
+		return
+	}
+	if j.raw != nil {
+		j.skipRaw(kind)
 		return
 	}
 	start := j.dec.StackDepth()

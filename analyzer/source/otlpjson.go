@@ -173,7 +173,7 @@ func (r *reader) readScopeSpansList(rs *resourceSpans) {
 }
 
 func (r *reader) readOTLPSpan(rs *resourceSpans) {
-	if !r.json.enter('{') {
+	if !r.json.enterWhole() {
 		if r.json.err == nil {
 			r.badSpan()
 		}
@@ -307,21 +307,33 @@ func (r *reader) readAttributes(attrs *trace.Attributes) {
 	if !r.json.enter('[') {
 		return
 	}
+members:
 	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
 		var (
 			key              trace.AttrKey
 			keyKnown, wanted bool
 			value            attrValue
 		)
+		// Nearly all exporters write the key first.
+		if r.json.follows(`{"key":"`) {
+			key, wanted = attrs.See(r.json.textOf())
+			keyKnown = true
+			if !wanted {
+				r.json.leaveObject()
+				continue
+			}
+		} else if !r.json.enter('{') {
+			continue
+		}
 		for r.json.more() {
 			switch string(r.json.name()) {
 			case "key":
 				_, text := r.json.scalar()
 				key, wanted = attrs.See(text)
 				keyKnown = true
+				if !wanted && r.json.leaveObject() {
+					continue members
+				}
 			case "value":
 				if keyKnown && !wanted {
 					r.json.skip()

@@ -379,6 +379,7 @@ func (r *reader) readBlock(b block, form shape) {
 		r.readLines(b)
 	}
 	r.flush()
+	b.release()
 }
 
 // endContent hands out the rest and tells how the stream ended.
