@@ -2,6 +2,8 @@ package source
 
 import (
 	"bytes"
+	"io"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -122,6 +124,50 @@ func FuzzID(f *testing.F) {
 					t.Errorf("%q: %x is read back as %x", s, id, again)
 				}
 			}
+		}
+	})
+}
+
+// FuzzWholeSpans holds that a span in memory, whose text is walked, and the same
+// span from a stream, token by token, come out the same.
+func FuzzWholeSpans(f *testing.F) {
+	for _, span := range []string{
+		otlpSpan("1", `,"kind":2,"status":{"code":2},"traceState":"ot=th:8"`+
+			attributes(`{"key":"http.route","value":{"stringValue":"/u/{id}"}},{"value":{"doubleValue":0.8},"key":"latency_budget.limit"}`)),
+		otlpSpan("1", `,"name":"a\"}{\\","attributes":[{"key":"rpc.method","value":{"arrayValue":{"values":[{"stringValue":"]}"}]}}},null,7]`),
+		otlpSpan("1", `, "links" : [ {"traceId":"a","spanId":"9"} , {} ] , "events":[{"attributes":[[[{}]]]}],"kind":1e0,"droppedAttributesCount":-1.5e3`),
+	} {
+		f.Add([]byte(span))
+	}
+	f.Fuzz(func(t *testing.T, span []byte) {
+		if bytes.ContainsAny(span, "\n\r") {
+			return
+		}
+		doc := []byte(otlp(string(span)))
+		read := func(prepare func(*reader)) (spans []string, failed bool) {
+			src, err := Open([]string{"-"}, nil, Options{Format: "otlp-json", MaxDepth: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newReader(src.opts, &src.in)
+			r.format = jsonFormats["otlp-json"]
+			r.holds = 1
+			prepare(r)
+			for r.json.err == nil {
+				r.document()
+			}
+			for _, s := range r.spans {
+				spans = append(spans, show(s))
+			}
+			return spans, r.json.err != io.EOF
+		}
+		whole, wholeFailed := read(func(r *reader) { r.json.resetBytes(doc) })
+		tokens, tokensFailed := read(func(r *reader) { r.json.resetStream(bytes.NewReader(doc)) })
+		if wholeFailed != tokensFailed {
+			t.Fatalf("in memory failed: %v, from a stream: %v", wholeFailed, tokensFailed)
+		}
+		if !wholeFailed && !slices.Equal(whole, tokens) {
+			t.Errorf("in memory %q, from a stream %q", whole, tokens)
 		}
 	})
 }
