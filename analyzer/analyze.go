@@ -1,10 +1,13 @@
 package analyzer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -38,6 +41,9 @@ func Analyze(ctx context.Context, c Config, sources ...trace.Source) (*Report, e
 		return nil, configError{err}
 	}
 	a := analysis{config: c, report: &Report{Version: 1}}
+	for _, glob := range c.Endpoints {
+		a.asked = append(a.asked, asking(glob))
+	}
 	if err := a.read(ctx, sources); err != nil {
 		return nil, err
 	}
@@ -65,7 +71,7 @@ type analysis struct {
 	shown    []profile.Count // endpoints that get a table
 	profiles []*profile.Profile
 	leftOut  map[trace.NoteKind]int
-	matched  map[*trace.Desc]bool // by Config.Endpoints
+	asked    []func(*trace.Desc) bool // one for each of Config.Endpoints
 	inferred map[profile.Endpoint]*inferred
 }
 
@@ -123,42 +129,35 @@ func (a *analysis) nothing(why string) error {
 // each assembles every trace and calls visit with its entries.
 func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries []int32)) error {
 	var t trace.Trace
-	a.config.MaxTraceSpans = orDefault(a.config.MaxTraceSpans, trace.DefaultMaxTraceSpans)
+	maxSpans := cmp.Or(a.config.MaxTraceSpans, trace.DefaultMaxTraceSpans)
 	for i := range a.builder.Len() {
 		if i%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := a.builder.Assemble(i, a.config.MaxTraceSpans, &t); err != nil && a.rules == nil {
+		if err := a.builder.Assemble(i, maxSpans, &t); err != nil && a.rules == nil {
 			a.report.Input.Failed = append(a.report.Input.Failed, err)
 		}
 		entries := t.Entries()
 		if len(a.config.Endpoints) > 0 {
-			entries = t.Select(entries, a.asked)
+			entries = t.Select(entries, a.asked...)
 		}
 		visit(&t, entries)
 	}
 	return nil
 }
 
-func orDefault(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
-// asked tells whether one of Config.Endpoints names the operation.
-func (a *analysis) asked(d *trace.Desc) bool {
-	if yes, known := a.matched[d]; known {
+// asking returns the test for one of Config.Endpoints. It is asked of every
+// span, and descriptions are few: the answers are kept.
+func asking(glob string) func(*trace.Desc) bool {
+	answers := make(map[*trace.Desc]bool)
+	return func(d *trace.Desc) bool {
+		yes, known := answers[d]
+		if !known {
+			yes = match(glob, profile.Endpoint{Service: d.Service, Operation: d.Operation}.String())
+			answers[d] = yes
+		}
 		return yes
 	}
-	name := profile.Endpoint{Service: d.Service, Operation: d.Operation}.String()
-	yes := slices.ContainsFunc(a.config.Endpoints, func(glob string) bool { return match(glob, name) })
-	if a.matched == nil {
-		a.matched = make(map[*trace.Desc]bool)
-	}
-	a.matched[d] = yes
-	return yes
 }
 
 // survey is the first pass: evidence on structure, and the account of spans.
@@ -185,7 +184,7 @@ func (a *analysis) survey(ctx context.Context) error {
 		if len(entries) == 0 && len(t.Spans) > 0 && len(names) < 1000 {
 			for i := range t.Spans {
 				if d := t.Spans[i].Desc; t.Parent[i] == trace.NoParent {
-					names[profile.Endpoint{Service: d.Service, Operation: d.Operation}.String()] = true
+					names[strconv.Quote(profile.Endpoint{Service: d.Service, Operation: d.Operation}.String())] = true
 				}
 			}
 		}
@@ -203,28 +202,16 @@ func (a *analysis) survey(ctx context.Context) error {
 	if len(all) == 0 {
 		if len(a.config.Endpoints) > 0 {
 			return a.nothing(fmt.Sprintf("no operation matches --endpoint %s; there are %s",
-				strings.Join(a.config.Endpoints, ", "), firstNames(names, 5)))
+				strings.Join(a.config.Endpoints, ", "), enumerate(slices.Sorted(maps.Keys(names)), 5)))
 		}
 		return a.nothing("no trace has a root or an entry that can be measured: " + a.reasons())
 	}
-	top := min(len(all), orDefault(a.config.Top, DefaultTop))
+	top := min(len(all), cmp.Or(a.config.Top, DefaultTop))
 	a.shown = all[:top]
 	for _, e := range all[top:] {
 		a.report.Others = append(a.report.Others, OtherEndpoint{e.Service, e.Operation, e.Requests})
 	}
 	return nil
-}
-
-func firstNames(set map[string]bool, most int) string {
-	names := make([]string, 0, len(set))
-	for n := range set {
-		names = append(names, fmt.Sprintf("%q", n))
-	}
-	slices.Sort(names)
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("and %d more", len(set)-most))
-	}
-	return strings.Join(names, ", ")
 }
 
 // reasons lists why spans were left out.
@@ -255,23 +242,26 @@ func (a *analysis) collect(ctx context.Context) error {
 		if !weighed && len(entries) > 0 {
 			a.notes.Add(profile.NoteNoThreshold, 1, t.ID.String(), "")
 		}
+		reached := t.Reach(entries...)
+		if !weighed {
+			a.leftOut[profile.NoteNoThreshold] += reached
+			return
+		}
+		measured := entries[:0]
 		for _, e := range entries {
-			d := t.Spans[e].Desc
-			key := profile.Endpoint{Service: d.Service, Operation: d.Operation}
-			spans := t.Below(e)
-			switch {
-			case !weighed:
-				a.leftOut[profile.NoteNoThreshold] += spans
-			case t.Spans[e].Is(trace.FlagUnmeasured):
-				a.leftOut[noteUnmeasuredEntry] += spans
+			if t.Spans[e].Is(trace.FlagUnmeasured) {
 				a.notes.Add(noteUnmeasuredEntry, 1, t.ID.String()+"/"+t.Spans[e].ID.String(), "")
-			default:
-				analysed += spans
-				if shown[key] {
-					collector.Add(t, e)
-				}
+				continue
+			}
+			measured = append(measured, e)
+			d := t.Spans[e].Desc
+			if shown[profile.Endpoint{Service: d.Service, Operation: d.Operation}] {
+				collector.Add(t, e)
 			}
 		}
+		n := t.Reach(measured...)
+		analysed += n
+		a.leftOut[noteUnmeasuredEntry] += reached - n
 	})
 	if err != nil {
 		return err
@@ -298,7 +288,7 @@ func (a *analysis) finish() {
 	for _, n := range a.notes.List() {
 		in.Notes = append(in.Notes, InputNote{
 			Kind: string(n.Kind), Count: n.Count, Example: n.Example,
-			Text: noteText(n.Kind, n.Count), Where: n.Where,
+			Text: noteText(n.Kind, n.Count), Where: n.Where, Lost: lost[n.Kind],
 		})
 	}
 	in.Sampling = a.sampling()

@@ -26,7 +26,7 @@ type Config struct {
 	// one character. They pick endpoints, also operations below the entries.
 	// Empty: every entry.
 	Endpoints []string
-	// Budgets are tried in order; the first whose Endpoint matches holds.
+	// Budgets name promises. One for a named endpoint beats one for all.
 	Budgets []EndpointBudget
 	// Reserve is kept by the endpoint (absolute) or by every hop with children
 	// (a share of its budget).
@@ -131,6 +131,23 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("budget %v: must be more than 0", b.Budget))
 		}
 	}
+	seen := make(map[string]bool)
+	for _, b := range c.Budgets {
+		if seen[b.Endpoint] {
+			errs = append(errs, fmt.Errorf("budget %v: there are two for %s", b.Budget, orAll(b.Endpoint)))
+		}
+		seen[b.Endpoint] = true
+	}
+	if c.Reserve.Time < 0 || !(c.Reserve.Share >= 0 && c.Reserve.Share < 1) {
+		errs = append(errs, fmt.Errorf("reserve %.4g %%: must be less than 100 %% of the budget", 100*c.Reserve.Share))
+	}
+	for _, list := range [][]HopAmount{c.Floors, c.Caps, c.Current} {
+		for _, h := range list {
+			if h.Amount.Time < 0 || !(h.Amount.Share >= 0) || h.Amount == (Amount{}) {
+				errs = append(errs, fmt.Errorf("hop %q: its amount must be more than 0", h.Hop))
+			}
+		}
+	}
 	if _, err := budget.StrategyNamed(c.strategy()); err != nil {
 		errs = append(errs, err)
 	}
@@ -144,6 +161,13 @@ func (c *Config) validate() error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+func orAll(endpoint string) string {
+	if endpoint == "" {
+		return "all endpoints"
+	}
+	return fmt.Sprintf("%q", endpoint)
 }
 
 func (c *Config) strategy() string {

@@ -47,6 +47,11 @@ var noteTexts = map[trace.NoteKind]string{
 	noteUnmeasuredEntry:     "%d request%s without start or end",
 }
 
+// lost are the kinds that stand for data which never became spans.
+var lost = map[trace.NoteKind]bool{
+	trace.NoteBadSpan: true, trace.NoteEmptyID: true, trace.NoteBadLine: true, trace.NoteTruncated: true,
+}
+
 func noteText(kind trace.NoteKind, n int) string {
 	format, ok := noteTexts[kind]
 	if !ok {

@@ -82,6 +82,7 @@ type InputNote struct {
 	Example string `json:"example,omitempty"` // TRACEID/SPANID
 	Text    string `json:"text"`              // one clause for people, e.g. "3 duplicate spans"
 	Where   string `json:"-"`                 // first "file:line", for stderr
+	Lost    bool   `json:"-"`                 // data was left out that could not be counted as spans
 }
 
 // Quantiles are nearest-rank quantiles of the endpoint's duration in ns, and the
@@ -102,12 +103,13 @@ type Quantiles struct {
 type Endpoint struct {
 	Service           string       `json:"service"`
 	Operation         string       `json:"operation"`
-	Traces            int          `json:"traces"` // requests analysed
+	Traces            int          `json:"traces"`                  // requests analysed
+	Failed            int          `json:"failed_traces,omitempty"` // of these, the failed ones: they are in no quantile
 	Duration          Quantiles    `json:"duration"`
 	Budget            int64        `json:"budget_ns"`
 	BudgetSource      string       `json:"budget_source"` // flag | plan | observed | suggested
 	Reserve           int64        `json:"reserve_ns"`    // kept for the endpoint's own work
-	Quantum           int64        `json:"quantum_ns"`    // shares and caps are multiples of it
+	Quantum           int64        `json:"quantum_ns"`    // shares and caps are multiples of it, unless that would be less than a floor
 	Strategy          string       `json:"strategy"`
 	Percentile        Opt[float64] `json:"percentile,omitzero"` // --percentile, e.g. 97.5, where it is not 99
 	Feasible          bool         `json:"feasible"`

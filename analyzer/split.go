@@ -3,9 +3,11 @@ package analyzer
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -27,7 +29,10 @@ const looseFrom = 5
 
 // split turns the profiles into endpoints with budgets.
 func (a *analysis) split() error {
-	used := make([]bool, len(a.patterns()))
+	if err := a.namedEndpoints(); err != nil {
+		return err
+	}
+	used := make([]int, len(a.patterns()))
 	for _, p := range a.profiles {
 		e, err := a.endpoint(p, used)
 		if err != nil {
@@ -36,11 +41,40 @@ func (a *analysis) split() error {
 		a.report.Endpoints = append(a.report.Endpoints, *e)
 	}
 	for i, pattern := range a.patterns() {
-		if !used[i] {
+		switch {
+		case used[i] == 0:
 			return fmt.Errorf("no hop is named %q; there are %s", pattern, a.hopNames(20))
+		case used[i] > 1 && hopID.MatchString(pattern):
+			return fmt.Errorf("hop %s is in %d endpoints, and is not the same in each: pick one with --endpoint", pattern, used[i])
 		}
 	}
 	return nil
+}
+
+// hopID is the form of Hop.ID.
+var hopID = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+
+// namedEndpoints checks that every budget for a named endpoint finds one.
+func (a *analysis) namedEndpoints() error {
+	for _, b := range a.config.Budgets {
+		var names []string
+		if b.Endpoint == "" || slices.ContainsFunc(a.evidence.Endpoints(), func(e profile.Count) bool {
+			names = append(names, fmt.Sprintf("%q", e.Endpoint))
+			return match(b.Endpoint, e.Endpoint.String())
+		}) {
+			continue
+		}
+		return fmt.Errorf("--budget: no endpoint matches %q; there are %s", b.Endpoint, enumerate(names, 10))
+	}
+	return nil
+}
+
+// enumerate lists names, at most so many.
+func enumerate(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // patterns are the hop names of all flags, in one order.
@@ -61,10 +95,7 @@ func (a *analysis) hopNames(most int) string {
 			names = append(names, fmt.Sprintf("%s (%s)", h.ID, strings.TrimSpace(h.Callee+" "+h.Operation)))
 		}
 	}
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("and %d more", len(names)-most))
-	}
-	return strings.Join(names, ", ")
+	return enumerate(names, most)
 }
 
 // find returns the hop that a pattern names, -1 if none. Two are an error.
@@ -93,8 +124,9 @@ func find(hops []Hop, pattern string) (int, error) {
 	return -1, fmt.Errorf("%q names %d hops: %s; use the id of one", pattern, len(found), strings.Join(names, ", "))
 }
 
-// resolve maps the amounts to hops. used says which patterns named a hop.
-func resolve(hops []Hop, list []HopAmount, used []bool) (map[int]Amount, error) {
+// resolve maps the amounts to hops. used counts the endpoints in which a pattern
+// named a hop.
+func resolve(hops []Hop, list []HopAmount, used []int) (map[int]Amount, error) {
 	out := make(map[int]Amount)
 	for i, want := range list {
 		at, err := find(hops, want.Hop)
@@ -104,7 +136,10 @@ func resolve(hops []Hop, list []HopAmount, used []bool) (map[int]Amount, error) 
 		if at < 0 {
 			continue
 		}
-		used[i] = true
+		used[i]++
+		if !planned(&hops[at]) {
+			return nil, fmt.Errorf("%q: nobody waits for hop %s (%s), so it has no budget", want.Hop, hops[at].ID, hops[at].Label)
+		}
 		if _, twice := out[at]; twice {
 			return nil, fmt.Errorf("%q: hop %s (%s) is named twice", want.Hop, hops[at].ID, hops[at].Label)
 		}
@@ -123,16 +158,22 @@ type endpoint struct {
 	now      map[int]Amount
 }
 
-func (a *analysis) endpoint(p *profile.Profile, used []bool) (*Endpoint, error) {
+func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e := endpoint{
-		Endpoint: &Endpoint{Service: p.Service, Operation: p.Operation, Traces: p.Requests, Strategy: a.config.strategy()},
-		p:        p, config: &a.config,
+		Endpoint: &Endpoint{
+			Service: p.Service, Operation: p.Operation, Strategy: a.config.strategy(),
+			Traces: p.Requests, Failed: p.Hops[0].Failed,
+		},
+		p: p, config: &a.config,
 	}
 	e.measure()
 	low := e.budget()
 	e.Quantum = int64(a.config.Quantum)
 	if e.Quantum == 0 {
 		e.Quantum = budget.QuantumFor(e.Budget)
+	}
+	if e.Quantum > e.Budget && e.Budget > 0 {
+		return nil, fmt.Errorf("--quantum %v is more than the budget of %v", a.config.Quantum, time.Duration(e.Budget))
 	}
 	floors, err := resolve(e.Hops, a.config.Floors, used)
 	if err != nil {
@@ -142,6 +183,9 @@ func (a *analysis) endpoint(p *profile.Profile, used []bool) (*Endpoint, error) 
 	caps, err := resolve(e.Hops, a.config.Caps, used)
 	if err != nil {
 		return nil, fmt.Errorf("--cap %w", err)
+	}
+	if _, root := caps[0]; root {
+		return nil, fmt.Errorf("--cap: hop 0 is the endpoint itself: give it a --budget")
 	}
 	used = used[len(a.config.Caps):]
 	if e.now, err = resolve(e.Hops, a.config.Current, used); err != nil {
@@ -156,9 +200,12 @@ func (a *analysis) endpoint(p *profile.Profile, used []bool) (*Endpoint, error) 
 	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
 	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible
 	if raised { // a suggestion that no plan obeys would be none
-		e.Budget = int64(e.solution.MinBudget)
-		e.DeadlineMissRatio = p.Hops[0].Duration.FractionAbove(e.Budget)
+		e.Budget = nanos(e.solution.MinBudget)
+		e.DeadlineMissRatio = p.Every.FractionAbove(e.Budget)
 		e.solution = budget.Solve(problem, float64(e.Budget), strategy)
+	}
+	if e.Failed == e.Traces { // nothing is known of how long a good request takes
+		e.solution = budget.Solution{}
 	}
 	e.plan(problem)
 	e.today()
@@ -263,7 +310,7 @@ func (e *endpoint) measure() {
 		if from.Skew != 0 {
 			h.Skew = Some(from.Skew)
 		}
-		h.Flags = flags(from)
+		h.Flags = flags(from, p99.Censored)
 	}
 	e.overlaps()
 	root := &e.Hops[0]
@@ -285,12 +332,13 @@ var orderNames = map[profile.Order]string{
 }
 
 // flags are single facts of a hop, in alphabetical order.
-func flags(h *profile.Hop) []string {
+func flags(h *profile.Hop, censored bool) []string {
 	var out []string
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{
+		{"censored", censored},
 		{"failed_calls_left_out", h.Failed > 0},
 		{"hedged", h.Hedged},
 		{"looped", h.Looped},
@@ -372,14 +420,14 @@ func (e *endpoint) budget() (low bool) {
 		e.Budget, low = budget.Suggest(root, e.doubt())
 		e.BudgetSource = sourceSuggested
 	}
-	e.DeadlineMissRatio = root.FractionAbove(e.Budget)
+	e.DeadlineMissRatio = e.p.Every.FractionAbove(e.Budget)
 	return low
 }
 
 // plan copies the solution to the hops.
 func (e *endpoint) plan(problem *budget.Problem) {
 	s := &e.solution
-	e.Feasible, e.MinBudget = s.Feasible, int64(s.MinBudget)
+	e.Feasible, e.MinBudget = s.Feasible, nanos(s.MinBudget)
 	for _, h := range s.Binding {
 		e.BindingChain = append(e.BindingChain, e.Hops[h].ID)
 	}
@@ -411,7 +459,7 @@ func (e *endpoint) plan(problem *budget.Problem) {
 	}
 	switch {
 	case !s.Feasible:
-		e.Reserve = max(int64(problem.Hops[0].Reserve), e.Hops[0].SelfP50.V)
+		e.Reserve = max(int64(e.config.Reserve.Time), e.Hops[0].SelfP50.V, nanos(e.config.Reserve.Share*s.MinBudget))
 	default:
 		e.Reserve = int64(s.Reserve[0])
 		if s.WorstCase > 0 {
@@ -426,7 +474,6 @@ func planned(h *Hop) bool { return h.Kind == HopRoot || h.Kind == HopCall || h.K
 // today fills in the timeouts that are configured now: what the user says,
 // else what the CLIENT spans said they had left.
 func (e *endpoint) today() {
-	known := false
 	for i := range e.Hops {
 		h := &e.Hops[i]
 		if amount, ok := e.now[i]; ok {
@@ -437,36 +484,35 @@ func (e *endpoint) today() {
 		if h.Now.Known && h.Share.Known {
 			h.Change = Some(h.Share.V - h.Now.V)
 		}
-		known = known || h.Now.Known
 	}
-	if known {
-		if worst := e.longestNow(0); worst > 0 {
-			e.WorstCaseNow = Some(worst)
-		}
-	}
+	e.WorstCaseNow = e.longestNow(0)
 }
 
 // longestNow returns the longest chain of today's timeouts under a hop. A hop
-// without one takes what its own calls may take.
-func (e *endpoint) longestNow(parent int) int64 {
+// without one takes what its own calls may take; where that is not known either,
+// nothing is.
+func (e *endpoint) longestNow(parent int) Opt[int64] {
 	ends := make(map[int]int64) // longest chain that ends with the child
 	longest := int64(0)
 	for i := range e.p.Hops { // siblings that come before have smaller indices
 		if e.p.Hops[i].Parent != parent || !planned(&e.Hops[i]) {
 			continue
 		}
-		own := e.Hops[i].Now.V
-		if !e.Hops[i].Now.Known {
+		own := e.Hops[i].Now
+		if !own.Known {
 			own = e.longestNow(i)
+		}
+		if !own.Known {
+			return Opt[int64]{}
 		}
 		before := int64(0)
 		for _, a := range e.p.Hops[i].After {
 			before = max(before, ends[a])
 		}
-		ends[i] = before + own
+		ends[i] = before + own.V
 		longest = max(longest, ends[i])
 	}
-	return longest
+	return Opt[int64]{longest, len(ends) > 0}
 }
 
 // given is the time that a verdict judges: today's where it is known, else the
@@ -516,7 +562,7 @@ func (e *endpoint) verdict(i int) string {
 		return ""
 	case est.Censored:
 		return VerdictCensored
-	case quantile.Grade(est.EffN) == quantile.Refused:
+	case est.EffN*(1-est.P.Float()) < 1: // the quantile is the largest value seen: under 100 calls for a P99
 		return VerdictFewSamples
 	case !g.Known:
 		return ""
@@ -619,9 +665,13 @@ func (e *endpoint) warn(a *analysis, low bool) {
 		h := &e.Hops[i]
 		attempts := int64(h.MaxAttempts)
 		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
-			say("%s: %d attempts of %.4g ms are more than its BUDGET; at most %d fit", h.Label, attempts,
-				float64(h.AttemptTimeout.V)/1e6, h.Share.V/max(h.AttemptTimeout.V, 1))
+			say("%s: up to %d attempts were seen; at %v each its BUDGET of %v holds %d", h.Label, attempts,
+				time.Duration(h.AttemptTimeout.V), time.Duration(h.Share.V), h.Share.V/max(h.AttemptTimeout.V, 1))
 		}
+	}
+	if e.Failed == e.Traces {
+		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
+		return
 	}
 	var failed []string
 	for i := range e.Hops {
@@ -659,6 +709,12 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// nanos turns the solver's time into whole ns.
+func nanos(v float64) int64 {
+	const most = math.MaxInt64 / 4
+	return int64(min(v, most))
 }
 
 // count writes a number with its noun.

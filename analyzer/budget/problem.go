@@ -223,7 +223,7 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 	h := &p.Hops[i]
 	h.P50 = float64(max(q.p50, from.Resolution))
 	h.P99 = float64(max(q.p99, from.Resolution))
-	h.Weight = float64(max(q.weight, from.Resolution, int64(o.Quantum), leastWeight))
+	h.Weight = float64(max(q.weight, from.Resolution, leastWeight))
 	if i > 0 { // the endpoint's budget is a promise: what it takes today is no bound for it
 		h.Floor = h.P50
 	}

@@ -65,8 +65,8 @@ func Solve(p *Problem, budget float64, strategy Strategy) Solution {
 }
 
 // QuantumFor returns the step of printed and planned values for an endpoint
-// with the given budget, all in ns: 1 ms from 200 ms on, 10 us below 10 ms and
-// 0.1 ms between.
+// with the given budget, all in ns: 1 ms from 200 ms on, 0.1 ms from 10 ms on,
+// 10 us from 1 ms on, and below a hundredth of the budget's power of ten.
 func QuantumFor(budget int64) int64 {
 	switch {
 	case budget >= int64(200*time.Millisecond):
@@ -74,7 +74,11 @@ func QuantumFor(budget int64) int64 {
 	case budget >= int64(10*time.Millisecond):
 		return int64(100 * time.Microsecond)
 	}
-	return int64(10 * time.Microsecond)
+	quantum := int64(10 * time.Microsecond)
+	for from := int64(time.Millisecond); budget < from && quantum > 1; from /= 10 {
+		quantum /= 10
+	}
+	return quantum
 }
 
 // saturation is the part of the parent's share that a chain may leave unused

@@ -323,7 +323,8 @@ func TestQuantum(t *testing.T) {
 	for budget, want := range map[time.Duration]time.Duration{
 		time.Second: time.Millisecond, 200 * time.Millisecond: time.Millisecond,
 		200*time.Millisecond - 1: 100 * time.Microsecond, 10 * time.Millisecond: 100 * time.Microsecond,
-		10*time.Millisecond - 1: 10 * time.Microsecond, 0: 10 * time.Microsecond,
+		10*time.Millisecond - 1: 10 * time.Microsecond, time.Millisecond: 10 * time.Microsecond,
+		time.Millisecond - 1: time.Microsecond, 6300: 10, 1: 1, 0: 1,
 	} {
 		if got := QuantumFor(int64(budget)); got != int64(want) {
 			t.Errorf("quantum of %v is %v, want %v", budget, time.Duration(got), want)

@@ -54,14 +54,11 @@ func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strateg
 		return Validation{}
 	}
 	result := Validation{Folds: folds, Requests: p.Rows.Len()}
-	result.BudgetFalseCut = v.shareCuts(float64(budget), true)
+	result.BudgetFalseCut = v.shareCuts(float64(budget), v.rounded)
 	result.TimeoutFalseCut = v.capCuts(float64(budget))
 	for _, ratio := range ratios {
 		b := BudgetFor{Ratio: ratio}
-		if least, ok := v.search(ratio); ok {
-			quantum := max(o.Quantum, QuantumFor(int64(least)))
-			b.Budget, b.Known = int64(roundUp(least, float64(quantum))), true
-		}
+		b.Budget, b.Known = v.search(ratio)
 		result.BudgetFor = append(result.BudgetFor, b)
 	}
 	return result
@@ -112,12 +109,8 @@ func (v *validator) solve(budget, quantum float64) {
 }
 
 // shareCuts returns the weighted share of requests that are within the budget
-// and would be cut with shares as timeouts.
-func (v *validator) shareCuts(budget float64, rounding bool) float64 {
-	quantum := 0.0
-	if rounding {
-		quantum = v.rounded
-	}
+// and would be cut with shares, in steps of the quantum, as timeouts.
+func (v *validator) shareCuts(budget, quantum float64) float64 {
 	v.solve(budget, quantum)
 	whole := int64(min(budget, math.MaxInt64/2))
 	return v.ratio(func(r int) bool {
@@ -167,9 +160,11 @@ func (v *validator) ratio(is func(r int) bool) float64 {
 // search returns the smallest budget from which on at most the given share of
 // requests is cut. With more budget shares grow, but more requests are within
 // it too, so the share of cuts need not fall everywhere: it is followed down
-// from a budget that holds, in steps of a tenth, to the first that does not.
-func (v *validator) search(ratio float64) (float64, bool) {
-	holds := func(budget float64) bool { return v.shareCuts(budget, false) <= ratio }
+// from a budget that holds to the first that does not, in steps of a tenth and
+// then of a hundredth. The result is a multiple of its quantum and holds itself.
+func (v *validator) search(ratio float64) (int64, bool) {
+	quantum := func(budget float64) float64 { return max(v.rounded, float64(QuantumFor(int64(budget)))) }
+	holds := func(budget float64) bool { return v.shareCuts(budget, quantum(budget)) <= ratio }
 	least := 0.0 // no split of every fold below
 	for f := range v.solvers {
 		least = max(least, v.solvers[f].minimum(minSelfLevel, v.solvers[f].median))
@@ -181,19 +176,27 @@ func (v *validator) search(ratio float64) (float64, bool) {
 			return 0, false
 		}
 	}
-	low := high / 1.1
-	for ; low > least && holds(low); low /= 1.1 {
-		high = low
+	for _, step := range []float64{1.1, 1.01} {
+		for low := high / step; low > least && holds(low); low /= step {
+			high = low
+		}
 	}
-	low = max(low, least*(1-tolerance))
-	for range 12 { // to a 40,000th
+	low := max(high/1.01, least*(1-tolerance))
+	for range 8 { // to a 25,000th
 		if middle := low + (high-low)/2; holds(middle) {
 			high = middle
 		} else {
 			low = middle
 		}
 	}
-	return high, true
+	for range 100 { // rounding moves it, and a request or two with it
+		high = roundUp(high, quantum(high))
+		if holds(high) {
+			return int64(high), true
+		}
+		high += quantum(high)
+	}
+	return 0, false
 }
 
 // partition divides rows into folds.

@@ -206,10 +206,10 @@ func TestCrossValidation(t *testing.T) {
 		t.Fatalf("budgets for 1 %% and 0: %+v", v.BudgetFor)
 	}
 	check := newValidator(p, o, P99Prop{})
-	if at, below := check.shareCuts(float64(one.Budget), false), check.shareCuts(float64(one.Budget)-2e5, false); at > 0.01 || below <= 0.01 {
+	if at, below := check.shareCuts(float64(one.Budget), 1e5), check.shareCuts(float64(one.Budget)-2e5, 1e5); at > 0.01 || below <= 0.01 {
 		t.Errorf("1 %% is reached at %d, where shares cut %v, and %v two quanta below", one.Budget, at, below)
 	}
-	if got := check.shareCuts(float64(none.Budget), false); got != 0 {
+	if got := check.shareCuts(float64(none.Budget), 1e5); got != 0 {
 		t.Errorf("no cuts are promised at %d, where shares cut %v", none.Budget, got)
 	}
 }

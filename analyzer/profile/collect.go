@@ -32,6 +32,7 @@ type collected struct {
 
 // measured is what is known of one hop.
 type measured struct {
+	every                                                             quantile.Sample // durations whatever the outcome (endpoint only)
 	duration, longest, count, start, self, tail, net, skew, remaining quantile.Sample
 
 	tallies     []tally // by sampling threshold, ascending
@@ -370,6 +371,9 @@ func (w *worker) measure(e *collected, weight uint64) {
 		op := &w.operations[o]
 		m := &e.hops[op.hop]
 		duration := op.end - op.start
+		if op.parent < 0 {
+			m.every.Add(duration, weight)
+		}
 		switch op.outcome {
 		case trace.OutcomeOK:
 			m.duration.Add(duration, weight)
@@ -550,8 +554,8 @@ func (c *Collector) Merge(other *Collector) {
 }
 
 func (m *measured) merge(o *measured) {
-	mine := []*quantile.Sample{&m.duration, &m.longest, &m.count, &m.start, &m.self, &m.tail, &m.net, &m.skew, &m.remaining}
-	theirs := []*quantile.Sample{&o.duration, &o.longest, &o.count, &o.start, &o.self, &o.tail, &o.net, &o.skew, &o.remaining}
+	mine := []*quantile.Sample{&m.every, &m.duration, &m.longest, &m.count, &m.start, &m.self, &m.tail, &m.net, &m.skew, &m.remaining}
+	theirs := []*quantile.Sample{&o.every, &o.duration, &o.longest, &o.count, &o.start, &o.self, &o.tail, &o.net, &o.skew, &o.remaining}
 	for i := range mine {
 		mine[i].Merge(theirs[i])
 	}

@@ -80,6 +80,8 @@ type Hop struct {
 type Profile struct {
 	Service, Operation string
 	Requests           int
+	// Every holds the durations of all requests, however they ended.
+	Every *quantile.Dist
 	// Hops are in preorder; siblings in order of median start, then key;
 	// children that nobody waits for come last. Hops[0] is the endpoint.
 	Hops []Hop

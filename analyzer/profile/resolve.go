@@ -46,6 +46,7 @@ func (e *collected) resolve(key Endpoint, sample int) *Profile {
 	p.Limit, p.LimitDisagrees = mostFrequent(e.limits)
 	e.prune(sample)
 	slices.SortFunc(e.rows, func(a, b row) int { return a.compare(&b) })
+	p.Every = e.hops[0].every.Freeze()
 	order := e.arrange(p) // place in p.Hops of each hop, -1 if never seen
 	e.precedence(p, order)
 	e.columns(p, order)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -119,7 +120,14 @@ func p50(h *analyzer.Hop) string { return known(h.P50, millis) }
 
 func p95(h *analyzer.Hop) string { return known(h.P95, millis) }
 
-func atPercentile(h *analyzer.Hop) string { return known(h.PercentileNS, millis) }
+// atPercentile marks a quantile that is the largest call seen.
+func atPercentile(h *analyzer.Hop) string {
+	text := known(h.PercentileNS, millis)
+	if h.Verdict == analyzer.VerdictFewSamples && text != unknown {
+		text += "*"
+	}
+	return text
+}
 
 func net(h *analyzer.Hop) string { return known(h.NetP50, millis) }
 
@@ -165,7 +173,7 @@ func (s *sheet) calls(h *analyzer.Hop) string {
 
 // fewCalls tells that the P99 is refused: of so few calls it is the largest.
 func fewCalls(h *analyzer.Hop) bool {
-	return h.Confidence == "refused" || h.Verdict == analyzer.VerdictFewSamples
+	return h.Confidence == "refused"
 }
 
 // p99 marks a P99 that is the largest call seen, and one that is a lower bound.
@@ -177,13 +185,18 @@ func (s *sheet) p99(h *analyzer.Hop) string {
 	if text == unknown {
 		return text
 	}
-	if h.Verdict == analyzer.VerdictCensored {
+	if censored(h) {
 		text = s.atLeast + text
 	}
 	if fewCalls(h) {
 		text += "*"
 	}
 	return text
+}
+
+// censored tells that so many calls were cut that the P99 is a lower bound.
+func censored(h *analyzer.Hop) bool {
+	return h.Verdict == analyzer.VerdictCensored || slices.Contains(h.Flags, "censored")
 }
 
 // interval is the 95 % interval of the P99; an open end shows as "?".
@@ -225,6 +238,9 @@ func (s *sheet) verdict(h *analyzer.Hop) string {
 		}
 	case analyzer.VerdictInfeasible:
 		if !s.narrow {
+			if s.allFailed() {
+				return "all failed"
+			}
 			return "infeasible, needs " + duration(s.e.MinBudget)
 		}
 	case "":

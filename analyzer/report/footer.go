@@ -58,9 +58,16 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	}
 	misses := rate(s.e.DeadlineMissRatio)
 	if s.narrow {
-		return endpoint, []string{budget, fmt.Sprintf("%s, %s miss it today", requests(s.e.Traces), misses)}
+		facts = []string{budget, fmt.Sprintf("%s, %s miss it today", requests(s.e.Traces), misses)}
+		if s.e.Failed > 0 {
+			facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
+		}
+		return endpoint, facts
 	}
 	facts = []string{budget, fmt.Sprintf("%s of %s miss it today", misses, requests(s.e.Traces))}
+	if s.e.Failed > 0 {
+		facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
+	}
 	q := s.e.Duration
 	switch few := len(s.e.Hops) > 0 && fewCalls(&s.e.Hops[0]); {
 	case few && q.Max.Known:
@@ -135,13 +142,16 @@ func (s *sheet) budgetLine() string {
 		parts = append(parts, text+".")
 	}
 	if !s.narrow && s.e.MinBudget > 0 {
-		parts = append(parts, "No plan exists below "+duration(s.e.MinBudget)+".")
+		parts = append(parts, "The smallest budget with a plan is "+duration(s.e.MinBudget)+".")
 	}
 	return strings.Join(parts, " ")
 }
 
 // infeasibleLine names the smallest budget and the chain of floors behind it.
 func (s *sheet) infeasibleLine() string {
+	if s.allFailed() {
+		return "No plan: every request failed."
+	}
 	text := fmt.Sprintf("Infeasible: no plan obeys %s, the smallest feasible budget is %s.",
 		duration(s.e.Budget), duration(s.e.MinBudget))
 	if len(s.e.BindingChain) == 0 {
@@ -173,6 +183,9 @@ func (s *sheet) infeasibleLine() string {
 	}
 	return text + "."
 }
+
+// allFailed tells that there is no good request to plan from.
+func (s *sheet) allFailed() bool { return s.e.Traces > 0 && s.e.Failed == s.e.Traces }
 
 // alone tells whether the endpoint has no hop that its budget could be split
 // over.
@@ -290,24 +303,28 @@ func (s *sheet) dataLine() string {
 // legend explains the marks that the table uses.
 func (s *sheet) legend() []string {
 	var few, open, cut bool
-	var censored float64
+	var mostCut float64
 	for i := range s.e.Hops {
 		h := &s.e.Hops[i]
-		few = few || fewCalls(h)
+		few = few || fewCalls(h) || s.e.Percentile.Known && h.Verdict == analyzer.VerdictFewSamples
 		open = open || !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
-		if h.Verdict == analyzer.VerdictCensored {
-			cut, censored = true, max(censored, h.CensoredRatio)
+		if censored(h) {
+			cut, mostCut = true, max(mostCut, h.CensoredRatio)
 		}
 	}
 	var marks []string
 	if few {
-		marks = append(marks, "*"+glue+"under 100 calls: the largest seen, no P99")
+		text := "under 100 calls: the largest seen, no P99"
+		if s.e.Percentile.Known {
+			text = "too few calls: the largest seen"
+		}
+		marks = append(marks, "*"+glue+text)
 	}
 	if open {
 		marks = append(marks, "?"+glue+"no upper bound under 368 calls")
 	}
 	if cut {
-		text := s.atLeast + glue + "lower bound: up to " + rate(censored) + " of calls are cut by today's timeouts"
+		text := s.atLeast + glue + "lower bound: up to " + rate(mostCut) + " of calls are cut by today's timeouts"
 		marks = append(marks, text)
 	}
 	return marks
@@ -385,6 +402,11 @@ func closing(r *analyzer.Report) []line {
 			left = append(left, count(n, "span")+" ("+printable(note.Text)+")")
 		}
 	}
+	for _, n := range r.Input.Notes {
+		if n.Lost {
+			left = append(left, printable(n.Text))
+		}
+	}
 	if len(left) == 0 {
 		read += "nothing left out."
 	} else {
@@ -393,7 +415,7 @@ func closing(r *analyzer.Report) []line {
 	lines = append(lines, line{"INPUT", read})
 	var kept []string
 	for _, n := range r.Input.Notes {
-		if r.Input.LeftOut[n.Kind] > 0 {
+		if r.Input.LeftOut[n.Kind] > 0 || n.Lost {
 			continue
 		}
 		if n.Text != "" {

@@ -251,9 +251,10 @@ func multiple(f float64, g glyphs) string {
 		return "<0.1" + g.times
 	case f < 99.95:
 		return strconv.FormatFloat(f, 'f', 1, 64) + g.times
-	default:
+	case f < 1000:
 		return strconv.FormatFloat(f, 'f', 0, 64) + g.times
 	}
+	return ">999" + g.times
 }
 
 // known formats a value that is known, and a dash for one that is not.

@@ -11,9 +11,9 @@ import (
 // snake_case and in any order, ids in hex or base64, enums as numbers or names,
 // 64-bit integers as strings or numbers.
 
-// readOTLP reads one document or an array of them. The envelopes of Tempo and Jaeger v3 hold the
-// same messages and are opened here too, so that a forced --format works for
-// all of them.
+// readOTLP reads one document or an array of them. The envelopes of Tempo and
+// Jaeger v3 hold the same messages and are opened here too, so that a forced
+// --format works for all of them.
 func readOTLP(r *reader) {
 	if r.json.peek() == '[' {
 		r.json.enter('[')
@@ -154,29 +154,92 @@ func (r *reader) readScopeSpansList(rs *resourceSpans) {
 		return
 	}
 	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
+		if r.json.enter('{') {
+			r.readScopeSpans(rs)
 		}
-		for r.json.more() {
-			if string(r.json.name()) != "spans" {
-				r.json.skip()
-				continue
-			}
+	}
+}
+
+// readScopeSpans reads the members of a ScopeSpans.
+func (r *reader) readScopeSpans(rs *resourceSpans) {
+	var sc scope
+	for r.json.more() {
+		switch string(r.json.name()) {
+		case "scope", "instrumentationLibrary", "instrumentation_library":
+			r.setScope(&sc, r.readScope())
+		case "spans":
+			r.awaitScope(&sc)
 			if !r.json.enter('[') {
 				continue
 			}
 			for r.json.more() {
 				r.readOTLPSpan(rs)
 			}
+		default:
+			r.json.skip()
 		}
+	}
+	r.endScope(&sc)
+}
+
+// readScope reads an InstrumentationScope and tells whether it has the mark of
+// a tail sampler.
+func (r *reader) readScope() (tailSampled bool) {
+	r.resAttrs.Reset()
+	if r.json.enter('{') {
+		for r.json.more() {
+			if string(r.json.name()) == "attributes" {
+				r.readAttributes(&r.resAttrs)
+			} else {
+				r.json.skip()
+			}
+		}
+	}
+	return r.resAttrs.TailSampled()
+}
+
+// scope is what is known of the scope of a ScopeSpans while it is read. The
+// Collector's tail_sampling processor leaves its marks there, not on spans.
+type scope struct {
+	seen    bool
+	waiting bool // spans wait for the scope, from index first on
+	first   int
+}
+
+// awaitScope makes the next spans wait if their scope is not known yet.
+func (r *reader) awaitScope(sc *scope) {
+	if !sc.seen && !sc.waiting {
+		sc.waiting, sc.first = true, len(r.spans)
+		r.holds++
 	}
 }
 
+// setScope is called when the scope is known, before or after its spans.
+func (r *reader) setScope(sc *scope, tailSampled bool) {
+	sc.seen = true
+	r.scopeFlags = 0
+	if tailSampled {
+		r.scopeFlags = trace.FlagTailSampled
+	}
+	if !sc.waiting {
+		return
+	}
+	for i := sc.first; i < len(r.spans); i++ {
+		r.spans[i].Flags |= r.scopeFlags
+	}
+	sc.waiting = false
+	r.holds--
+	r.flushFull()
+}
+
+// endScope is called after the last member of a ScopeSpans.
+func (r *reader) endScope(sc *scope) {
+	r.setScope(sc, false)
+}
+
 func (r *reader) readOTLPSpan(rs *resourceSpans) {
-	if !r.json.enterWhole() {
-		if r.json.err == nil {
-			r.badSpan()
-		}
+	if kind := r.json.peek(); !r.json.enterWhole() {
+		r.notSpan(kind)
 		return
 	}
 	d := r.begin()
@@ -185,11 +248,11 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 	for r.json.more() {
 		switch string(r.json.name()) {
 		case "traceId", "trace_id":
-			d.trace = r.readID(d.span.TraceID[:], false)
+			d.trace = r.readID(traceIDPart, d.span.TraceID[:], false)
 		case "spanId", "span_id":
-			d.id = r.readID(d.span.ID[:], false)
+			d.id = r.readID(spanIDPart, d.span.ID[:], false)
 		case "parentSpanId", "parent_span_id":
-			d.parent = r.readID(d.span.Parent[:], false)
+			d.parent = r.readID(otherPart, d.span.Parent[:], false)
 		case "name":
 			if kind, text := r.json.scalar(); kind == '"' {
 				r.setName(text)
@@ -197,9 +260,9 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 		case "kind":
 			r.readKind(d)
 		case "startTimeUnixNano", "start_time_unix_nano":
-			start, startState = r.readInteger()
+			start, startState = r.readInteger(startPart)
 		case "endTimeUnixNano", "end_time_unix_nano":
-			end, endState = r.readInteger()
+			end, endState = r.readInteger(endPart)
 		case "attributes":
 			r.readAttributes(&r.attrs)
 		case "links":
@@ -217,30 +280,8 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 	if r.json.err != nil {
 		return
 	}
-	d.setTimes(start, startState, end, endState)
+	r.setTimes(start, startState, end, endState)
 	r.finish(rs.res, rs.waiting)
-}
-
-// setTimes sets start and duration from two Unix times in ns. OTLP has no other
-// way to leave a time out than zero.
-func (d *draft) setTimes(start int64, startState timeState, end int64, endState timeState) {
-	if startState == timeOK && start == 0 {
-		startState = timeMissing
-	}
-	if endState == timeOK && end == 0 {
-		endState = timeMissing
-	}
-	if start < 0 {
-		startState = timeBad
-	}
-	if end < 0 {
-		endState = timeBad
-	}
-	d.start, d.duration = startState, endState
-	d.span.Start, d.span.Duration = start, end-start
-	if startState == timeMissing {
-		d.span.Start = end // the only time there is
-	}
 }
 
 func (r *reader) readKind(d *draft) {
@@ -284,9 +325,9 @@ func (r *reader) readLinks(d *draft) {
 		for r.json.more() {
 			switch string(r.json.name()) {
 			case "traceId", "trace_id":
-				r.readID(link.trace[:], false)
+				r.readID(otherPart, link.trace[:], false)
 			case "spanId", "span_id":
-				r.readID(link.span[:], false)
+				r.readID(otherPart, link.span[:], false)
 			default:
 				r.json.skip()
 			}

@@ -4,6 +4,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -39,6 +41,9 @@ type reader struct {
 	alien  bool          // the document has a member that is none
 	hint   string        // why there may be no spans; for the error of the file
 
+	reasons reasons          // why spans were lost; for the error of the file too
+	blamed  [numParts]string // what is wrong with the parts of the draft
+
 	file string
 	line int   // of the document, from 1; 0 if the place is given in bytes
 	base int64 // offset of what the JSON reader was reset to
@@ -63,7 +68,7 @@ type draft struct {
 	trace, id       idState
 	parent          idState
 	start, duration timeState
-	badTime         bool
+	last            part // which of end and duration the format has
 	refs            []ref
 	notes           []trace.NoteKind // to count when the ids are known
 
@@ -112,12 +117,20 @@ func (r *reader) finish(res trace.Resource, waiting bool) bool {
 	}
 	usable := false
 	switch {
-	case d.trace == idBad || d.id == idBad:
-		d.note(trace.NoteBadSpan)
-	case d.trace == idEmpty || d.id == idEmpty:
+	case d.trace == idBad:
+		r.lose(traceIDPart)
+	case d.id == idBad:
+		r.lose(spanIDPart)
+	case d.trace == idEmpty:
+		r.reasons.add(trace.NoteEmptyID, "the trace id is missing or zero")
 		d.note(trace.NoteEmptyID)
-	case d.badTime || d.start == timeBad || d.duration == timeBad:
-		d.note(trace.NoteBadSpan)
+	case d.id == idEmpty:
+		r.reasons.add(trace.NoteEmptyID, "the span id is missing or zero")
+		d.note(trace.NoteEmptyID)
+	case d.start == timeBad:
+		r.lose(startPart)
+	case d.duration == timeBad:
+		r.lose(d.last)
 	default:
 		usable = true
 		if d.start == timeMissing || d.duration == timeMissing {
@@ -255,29 +268,104 @@ func (r *reader) setName(name []byte) {
 	r.attrs.SetString(trace.AttrSpanName, r.cut(name))
 }
 
-// badSpan counts a span that was no span at all, such as a number in its place.
-func (r *reader) badSpan() {
-	r.note(trace.NoteBadSpan, nil)
+// notSpan counts a value of the given kind that stands where a span belongs.
+func (r *reader) notSpan(kind jsontext.Kind) {
+	if r.json.err == nil {
+		r.reasons.add(trace.NoteBadSpan, "it "+wrongType(byte(kind), "an object"))
+		r.note(trace.NoteBadSpan, nil)
+	}
+}
+
+// The times that are taken, in ns. Within them the end of a span, and sums of a
+// few durations, stay far from the bounds of int64. A span beyond them is lost,
+// as no real one can be: the latest start is in the year 2116 and the longest
+// duration 73 years.
+const (
+	maxStart    = 1 << 62 // 0 <= start < maxStart
+	maxDuration = 1 << 61 // -maxDuration < duration < maxDuration
+)
+
+// setTimes sets start and duration of the draft from two Unix times in ns. OTLP
+// has no other way to leave a time out than zero.
+func (r *reader) setTimes(start int64, startState timeState, end int64, endState timeState) {
+	d := &r.draft
+	startState = r.checkTime(startPart, start, startState)
+	endState = r.checkTime(endPart, end, endState)
+	d.start, d.duration, d.last = startState, endState, endPart
+	switch {
+	case startState == timeOK && endState == timeOK:
+		d.span.Start, d.span.Duration = start, end-start
+		if d.span.Duration <= -maxDuration || d.span.Duration >= maxDuration {
+			d.duration, d.last = timeBad, durationPart
+			r.blame(durationPart, outOfRange(d.span.Duration))
+		}
+	case startState == timeOK:
+		d.span.Start = start
+	case endState == timeOK:
+		d.span.Start = end // the only time there is
+	}
+}
+
+// checkTime returns the state of a Unix time in ns.
+func (r *reader) checkTime(p part, t int64, state timeState) timeState {
+	switch {
+	case state != timeOK:
+		return state
+	case t == 0:
+		return timeMissing
+	case t < 0 || t >= maxStart:
+		r.blame(p, outOfRange(t))
+		return timeBad
+	}
+	return timeOK
+}
+
+// setScaled sets start and duration of the draft, given in units of unit ns.
+func (r *reader) setScaled(start, duration, unit int64) {
+	d := &r.draft
+	d.last = durationPart
+	if start < 0 || start >= maxStart/unit {
+		if d.start == timeOK {
+			d.start = timeBad
+			r.blame(startPart, outOfRange(start))
+		}
+		start = 0
+	}
+	if duration <= -maxDuration/unit || duration >= maxDuration/unit {
+		if d.duration == timeOK {
+			d.duration = timeBad
+			r.blame(durationPart, outOfRange(duration))
+		}
+		duration = 0
+	}
+	d.span.Start, d.span.Duration = start*unit, duration*unit
 }
 
 // The readers below take one JSON value each. A value of the wrong type counts
 // as a bad one, null as a missing one.
 
-// readID reads an id into dst; opaque is that of parseID.
-func (r *reader) readID(dst []byte, opaque bool) idState {
+// readID reads the id p into dst; opaque is that of parseID.
+func (r *reader) readID(p part, dst []byte, opaque bool) idState {
 	clear(dst)
-	switch kind, text := r.json.scalar(); kind {
+	kind, text := r.json.scalar()
+	switch kind {
 	case '"':
-		return parseID(dst, text, opaque)
+		state := parseID(dst, text, opaque)
+		if state == idBad {
+			r.blame(p, func() string { return badID(text, len(dst)) })
+		}
+		return state
 	case 'n':
 		return idEmpty
 	}
+	r.blame(p, func() string { return wrongType(byte(kind), "a text") })
 	return idBad
 }
 
-// readInteger reads a number, bare or as a string.
-func (r *reader) readInteger() (int64, timeState) {
-	switch kind, text := r.json.scalar(); kind {
+// readInteger reads the number p, bare or as a string.
+func (r *reader) readInteger(p part) (int64, timeState) {
+	kind, text := r.json.scalar()
+	switch kind {
 	case '"', '0':
 		if len(text) == 0 {
 			return 0, timeMissing
@@ -285,10 +373,12 @@ func (r *reader) readInteger() (int64, timeState) {
 		if n, ok := parseInteger(text); ok {
 			return n, timeOK
 		}
+		r.blame(p, func() string { return badInteger(text) })
 		return 0, timeBad
 	case 'n':
 		return 0, timeMissing
 	}
+	r.blame(p, func() string { return wrongType(byte(kind), "a number") })
 	return 0, timeBad
 }
 

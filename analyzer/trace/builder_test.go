@@ -499,7 +499,7 @@ func dump(t *testing.T, b *Builder, maxSpans int) string {
 		entries := tr.Entries()
 		fmt.Fprintln(&out, entries, tr.Notes.List(), tr.LeftOut)
 		for _, e := range entries {
-			accounted += tr.Below(e)
+			accounted += tr.Reach(e)
 			tree.Build(&tr, e, &paths, nil)
 			checkPreorder(t, &tree)
 			for _, c := range tree.Calls {

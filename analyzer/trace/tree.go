@@ -81,43 +81,53 @@ func (t *Trace) Entries() []int32 {
 // NoteNotSelected marks spans of requests that the user did not ask for; left out.
 const NoteNotSelected NoteKind = "not_selected"
 
-// Select returns the topmost spans below the given entries for which match is
-// true, so that an operation can be looked at that is nobody's entry. A trace's
-// SERVER, CONSUMER and entry spans come first: only where none of them matches
-// are the others asked. Spans outside of what is selected are added to LeftOut.
-func (t *Trace) Select(entries []int32, match func(*Desc) bool) []int32 {
-	reached := 0
-	find := func(anyKind bool) []int32 {
-		var found []int32
-		reached = 0
+// Select returns the spans at or below the given entries that one of the matches
+// asks for, so that an operation can be looked at that is nobody's entry. Each
+// match finds its topmost spans alone. A trace's SERVER, CONSUMER and entry spans
+// come first: only where none of them matches are the others asked. Spans that
+// no selected one reaches are added to LeftOut.
+func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
+	find := func(match func(*Desc) bool, anyKind bool) (found []int32) {
+		var stack []int32
 		for _, e := range entries {
-			stack := []int32{e}
+			stack = append(stack[:0], e)
 			for len(stack) > 0 {
 				i := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
-				reached++
 				s := &t.Spans[i]
 				if (anyKind || i == e || s.Kind == KindServer || s.Kind == KindConsumer) && match(s.Desc) {
 					found = append(found, i)
-					reached--
-					t.walk(i, func(int32) { reached++ })
 					continue
 				}
 				stack = append(stack, t.Children(i)...)
 			}
 		}
-		slices.Sort(found)
 		return found
 	}
-	selected := find(false)
-	if len(selected) == 0 {
-		selected = find(true)
+	var selected []int32
+	for _, match := range matches {
+		found := find(match, false)
+		if len(found) == 0 {
+			found = find(match, true)
+		}
+		selected = append(selected, found...)
 	}
+	slices.Sort(selected)
+	selected = slices.Compact(selected)
+	seen := make([]bool, len(t.Spans))
 	for _, i := range selected {
-		t.walk(i, func(int32) { reached-- })
+		t.mark(i, seen)
 	}
-	if reached > 0 {
-		t.drop(NoteNotSelected, reached, t.ID.String())
+	missed := 0
+	for _, e := range entries {
+		t.walk(e, func(i int32) {
+			if !seen[i] {
+				missed++
+			}
+		})
+	}
+	if missed > 0 {
+		t.drop(NoteNotSelected, missed, t.ID.String())
 	}
 	return selected
 }
@@ -156,10 +166,20 @@ func (t *Trace) walk(i int32, visit func(int32)) {
 	}
 }
 
-// Below counts span i and everything below it.
-func (t *Trace) Below(i int32) int {
+// Reach counts the spans that are one of the given or below one, each once.
+func (t *Trace) Reach(tops ...int32) int {
+	seen := make([]bool, len(t.Spans))
 	n := 0
-	t.walk(i, func(int32) { n++ })
+	for _, top := range tops {
+		if !seen[top] {
+			t.walk(top, func(i int32) {
+				if !seen[i] {
+					seen[i] = true
+					n++
+				}
+			})
+		}
+	}
 	return n
 }
 

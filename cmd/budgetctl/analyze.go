@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 	"github.com/latencybudget/latencybudget/analyzer/report"
@@ -80,7 +81,7 @@ func newAnalyze() *cobra.Command {
 	flags.StringArrayVar(&f.floors, "floor", nil, "least useful budget of a hop, 'hop=20ms' (repeatable; default: its P50)")
 	flags.StringArrayVar(&f.caps, "cap", nil, "most a hop may get, 'hop=40ms' or 'hop=5%' of the budget (repeatable)")
 	flags.StringArrayVar(&f.current, "current", nil, "timeout that is configured today, 'hop=200ms' (repeatable): adds NOW and CHANGE")
-	flags.StringVar(&f.strategy, "strategy", "p99prop", "how to share: p99prop (by P99) or equal")
+	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(), "how to share: p99prop (by P99) or equal")
 	flags.StringVar(&f.percentile, "percentile", "99", "percentile for weights and verdicts, for example 99.9")
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
 	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
@@ -89,7 +90,7 @@ func newAnalyze() *cobra.Command {
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
 	flags.StringVar(&f.source.Format, "format", "", "input format instead of guessing: "+strings.Join(source.Formats(), ", "))
-	flags.BoolVar(&f.strict, "strict", false, "treat a line that is cut off as an error")
+	flags.BoolVar(&f.strict, "strict", false, "treat lines, documents and spans that cannot be read as an error")
 	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
 	flags.IntVar(&f.config.MaxTraceSpans, "max-trace-spans", trace.DefaultMaxTraceSpans, "spans of one trace")
 	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to predict the effect of a budget")
@@ -119,10 +120,6 @@ func (f *analyzeFlags) parse() error {
 			c.Budgets = append(c.Budgets, b)
 		}
 	}
-	// A budget for a named endpoint beats one for all, wherever it stands.
-	slices.SortStableFunc(c.Budgets, func(a, b analyzer.EndpointBudget) int {
-		return strings.Compare(bare(a), bare(b))
-	})
 	for _, list := range []struct {
 		flag string
 		from []string
@@ -144,8 +141,12 @@ func (f *analyzeFlags) parse() error {
 		c.Quantum, err = analyzer.ParseDuration(f.quantum)
 		check("quantum", err)
 	}
-	c.Percentile, err = quantile.ParseLevel(f.percentile)
-	check("percentile", err)
+	if c.Percentile, err = quantile.ParseLevel(f.percentile); err != nil {
+		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
+	}
+	if _, err := budget.StrategyNamed(f.strategy); err != nil {
+		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
+	}
 	for _, n := range []struct {
 		flag  string
 		value int
@@ -163,14 +164,6 @@ func (f *analyzeFlags) parse() error {
 	}
 	f.source.MaxBytes, f.source.MaxString = int64(f.maxBytes), int(f.maxString)
 	return errors.Join(errs...)
-}
-
-// bare sorts budgets for all endpoints behind those for one.
-func bare(b analyzer.EndpointBudget) string {
-	if b.Endpoint == "" {
-		return "1"
-	}
-	return "0"
 }
 
 // output is one place that a report goes to.
@@ -239,9 +232,12 @@ func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) error {
 		if at = strings.TrimSuffix(at, ", "); at != "" {
 			at = " (first: " + at + ")"
 		}
-		fmt.Fprintf(w, "budgetctl: note: %s%s\n", plain(n.Text), plain(at))
-		if f.strict && n.Kind == string(trace.NoteTruncated) {
-			failed = true
+		level := "note"
+		if f.strict && n.Lost {
+			level, failed = "error", true
+		}
+		if n.Kind != string(trace.NoteOutside) && n.Kind != string(trace.NoteNotSelected) { // as asked for
+			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, plain(n.Text), plain(at))
 		}
 	}
 	for _, err := range rep.Input.Failed {

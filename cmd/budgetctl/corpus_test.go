@@ -7,8 +7,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -335,6 +337,118 @@ func TestStampsSayWhatIsConfigured(t *testing.T) {
 	for _, h := range e.Hops {
 		if h.Callee == "inventory" && h.Now.V != 200_000_000 {
 			t.Errorf("inventory has %d ns today, want 200 ms", h.Now.V)
+		}
+	}
+}
+
+// checkout makes n requests of one endpoint with one call each: 10 ms and 5 ms.
+func checkout(n int, change func(i int, server, call *tracegen.Span)) []tracegen.Span {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	var spans []tracegen.Span
+	for i := range n {
+		id := [16]byte{1, byte(i >> 8), byte(i)}
+		at := start + int64(i)*1e9 + int64(i)*1237
+		server := tracegen.Span{TraceID: id, ID: [8]byte{1}, Service: "shop", Name: "GET /", Kind: tracegen.KindServer, Start: at, End: at + 10e6}
+		call := tracegen.Span{TraceID: id, ID: [8]byte{2}, Parent: [8]byte{1}, Service: "shop", Name: "Get", Kind: tracegen.KindClient,
+			Attrs: []tracegen.Attr{{Key: "peer.service", Value: "stock"}}, Start: at + 1e6, End: at + 6e6}
+		change(i, &server, &call)
+		spans = append(spans, server, call)
+	}
+	return spans
+}
+
+func analyzeSpans(t *testing.T, spans []tracegen.Span, args ...string) analyzer.Endpoint {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "trace.otlp.jsonl")
+	if err := os.WriteFile(file, tracegen.AppendOTLPJSONLines(nil, spans), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return reportOf(t, append([]string{file}, args...)...).Endpoints[0]
+}
+
+// TestFailedRequestsAreSaid holds that failed requests are counted, stay out of
+// the quantiles but not out of the misses, and that of failures alone no plan is
+// made.
+func TestFailedRequestsAreSaid(t *testing.T) {
+	e := analyzeSpans(t, checkout(400, func(i int, server, _ *tracegen.Span) {
+		if i%4 == 0 { // fails, and late
+			server.Status, server.End = tracegen.StatusError, server.Start+500e6
+		}
+	}), "--budget", "100ms")
+	if e.Traces != 400 || e.Failed != 100 || e.Duration.Max.V != 10e6 || e.DeadlineMissRatio != 0.25 || e.Hops[0].Verdict != analyzer.VerdictMisses {
+		t.Errorf("%d requests, %d failed, longest good one %d ns, %v over the budget, %s; want 400, 100, 10 ms, 0.25, misses",
+			e.Traces, e.Failed, e.Duration.Max.V, e.DeadlineMissRatio, e.Hops[0].Verdict)
+	}
+	e = analyzeSpans(t, checkout(400, func(_ int, server, call *tracegen.Span) {
+		server.Status, call.Status = tracegen.StatusError, tracegen.StatusError
+	}), "--budget", "100ms")
+	if e.Feasible || e.Failed != 400 || e.Replay != nil || e.Hops[1].Share.Known || e.Hops[0].Verdict == analyzer.VerdictFits {
+		t.Errorf("all requests failed: feasible %v, %d failed, replay %v, share %v, %s; want no plan",
+			e.Feasible, e.Failed, e.Replay, e.Hops[1].Share, e.Hops[0].Verdict)
+	}
+}
+
+// TestTimeoutsAtTheEndpointShow holds that an endpoint whose own requests were
+// cut says that its P99 is a lower bound.
+func TestTimeoutsAtTheEndpointShow(t *testing.T) {
+	spans := checkout(400, func(i int, server, _ *tracegen.Span) {
+		if i%4 == 0 {
+			server.Status, server.End = tracegen.StatusError, server.Start+30e6
+			server.Attrs = []tracegen.Attr{{Key: "http.response.status_code", Value: int64(504)}}
+		}
+	})
+	e := analyzeSpans(t, spans, "--budget", "100ms")
+	if !slices.Contains(e.Hops[0].Flags, "censored") || e.Hops[0].CensoredRatio != 0.25 || e.Failed != 0 {
+		t.Errorf("flags %v, censored %v, failed %d; want censored, 0.25, 0", e.Hops[0].Flags, e.Hops[0].CensoredRatio, e.Failed)
+	}
+	file := filepath.Join(t.TempDir(), "trace.otlp.jsonl")
+	if err := os.WriteFile(file, tracegen.AppendOTLPJSONLines(nil, spans), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, table, _ := outcome(t, "", "analyze", file); !strings.Contains(table, "≥30.0") {
+		t.Errorf("the table does not mark the P99 as a lower bound:\n%s", table)
+	}
+}
+
+// TestTodayIsSaidOnlyWhereItIsKnown holds that the worst case of today is given
+// only where every hop's timeout is.
+func TestTodayIsSaidOnlyWhereItIsKnown(t *testing.T) {
+	e := reportOf(t, "testdata/orders", "--budget", "800ms", "--current", "risk*=240ms").Endpoints[0]
+	if e.WorstCaseNow.Known {
+		t.Errorf("one timeout of five is known, and today's worst case is %d ns", e.WorstCaseNow.V)
+	}
+}
+
+// TestBudgetForFewCutsHolds holds that the budget named for 1 % of false cuts
+// brings them down to it, and so do the budgets above.
+func TestBudgetForFewCutsHolds(t *testing.T) {
+	for _, story := range []string{"testdata/nested", "testdata/tiny", "testdata/dag", "testdata/optional"} {
+		for _, budget := range []string{"20ms", "48ms", "100ms"} {
+			e := reportOf(t, story, "--budget", budget).Endpoints[0]
+			if e.Replay == nil || !e.Replay.BudgetForFalseCut[0].Budget.Known {
+				continue
+			}
+			enough := time.Duration(e.Replay.BudgetForFalseCut[0].Budget.V)
+			for _, factor := range []float64{1, 1.1, 2} {
+				at := time.Duration(float64(enough) * factor).Round(100 * time.Microsecond)
+				again := reportOf(t, story, "--budget", at.String()).Endpoints[0]
+				if again.Replay.BudgetFalseCut > 0.0101 {
+					t.Errorf("%s: 1 %% is said to take %v, but %v cuts %v", story, enough, at, again.Replay.BudgetFalseCut)
+				}
+			}
+		}
+	}
+}
+
+// TestConfidenceFollowsThePercentile holds that a quantile that is only the
+// largest value seen is called so.
+func TestConfidenceFollowsThePercentile(t *testing.T) {
+	for percentile, want := range map[string]string{"99": analyzer.VerdictTight, "99.9": analyzer.VerdictFewSamples, "90": analyzer.VerdictOK} {
+		e := analyzeSpans(t, checkout(300, func(i int, server, call *tracegen.Span) {
+			call.End += int64(i) * 1000
+		}), "--budget", "40ms", "--percentile", percentile)
+		if got := e.Hops[1].Verdict; got != want {
+			t.Errorf("P%s of 300 calls: %s, want %s", percentile, got, want)
 		}
 	}
 }

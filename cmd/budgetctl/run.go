@@ -38,6 +38,7 @@ budget every hop should have, from exported OpenTelemetry traces alone.
 
 Exit codes: 0 fine, 1 could not do it, 2 wrong usage.`,
 		Example:       "  budgetctl analyze testdata/orders --budget 800ms",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -52,6 +53,7 @@ Exit codes: 0 fine, 1 could not do it, 2 wrong usage.`,
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newAnalyze(), newVersion())
 	root.InitDefaultCompletionCmd(args...)

@@ -19,19 +19,24 @@ func newVersion() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			version, commit := "(devel)", "unknown"
-			if info, ok := debug.ReadBuildInfo(); ok {
-				if v := info.Main.Version; v != "" {
-					version = v
-				}
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						commit = s.Value
-					}
-				}
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "budgetctl %s, commit %s\n", version, commit)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version())
 			return err
 		},
 	}
+}
+
+// version says which build this is.
+func version() string {
+	module, commit := "(devel)", "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v := info.Main.Version; v != "" {
+			module = v
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = s.Value
+			}
+		}
+	}
+	return fmt.Sprintf("budgetctl %s, commit %s", module, commit)
 }
