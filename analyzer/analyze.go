@@ -122,26 +122,42 @@ func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
 
 // nothing returns ErrNothingUsable with what is known of the reason.
 func (a *analysis) nothing(why string) error {
-	err := fmt.Errorf("%w: %s", ErrNothingUsable, why)
-	return errors.Join(append(slices.Clone(a.report.Input.Failed), err)...)
+	if failed := a.report.Input.Failed; len(failed) > 0 && a.report.Input.Spans == 0 {
+		return nothingUsable{errors.Join(failed...)} // they say why
+	}
+	return errors.Join(append(slices.Clone(a.report.Input.Failed), fmt.Errorf("%w: %s", ErrNothingUsable, why))...)
 }
+
+// nothingUsable keeps its text and is an ErrNothingUsable.
+type nothingUsable struct{ error }
+
+func (e nothingUsable) Unwrap() error        { return e.error }
+func (e nothingUsable) Is(target error) bool { return target == ErrNothingUsable }
 
 // each assembles every trace and calls visit with its entries.
 func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries []int32)) error {
 	var t trace.Trace
+	var tooBig []error
 	maxSpans := cmp.Or(a.config.MaxTraceSpans, trace.DefaultMaxTraceSpans)
 	for i := range a.builder.Len() {
 		if i%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err := a.builder.Assemble(i, maxSpans, &t); err != nil && a.rules == nil {
-			a.report.Input.Failed = append(a.report.Input.Failed, err)
+			tooBig = append(tooBig, err)
 		}
 		entries := t.Entries()
 		if len(a.config.Endpoints) > 0 {
 			entries = t.Select(entries, a.asked...)
 		}
 		visit(&t, entries)
+	}
+	switch n := len(tooBig); n {
+	case 0:
+	case 1:
+		a.report.Input.Failed = append(a.report.Input.Failed, tooBig[0])
+	default:
+		a.report.Input.Failed = append(a.report.Input.Failed, fmt.Errorf("%d traces are too big; the first: %w", n, tooBig[0]))
 	}
 	return nil
 }
@@ -207,8 +223,12 @@ func (a *analysis) survey(ctx context.Context) error {
 		return a.nothing("no trace has a root or an entry that can be measured: " + a.reasons())
 	}
 	top := min(len(all), cmp.Or(a.config.Top, DefaultTop))
-	a.shown = all[:top]
-	for _, e := range all[top:] {
+	for i, e := range all {
+		named := func(b EndpointBudget) bool { return b.Endpoint != "" && b.names(e.Endpoint) }
+		if i < top || slices.ContainsFunc(a.config.Budgets, named) {
+			a.shown = append(a.shown, e)
+			continue
+		}
 		a.report.Others = append(a.report.Others, OtherEndpoint{e.Service, e.Operation, e.Requests})
 	}
 	return nil

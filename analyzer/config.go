@@ -42,13 +42,17 @@ type Config struct {
 	// Quantum rounds budgets down; 0: by the size of the budget.
 	Quantum time.Duration
 
-	Top           int  // endpoints in detail; 0: DefaultTop
+	Top           int  // endpoints in detail, besides those that Budgets name; 0: DefaultTop
 	MaxHops       int  // hops of one endpoint; 0: profile.DefaultMaxHops
 	Sample        int  // whole requests kept for replay; 0: profile.DefaultSample
 	MaxTraceSpans int  // spans of one trace; 0: trace.DefaultMaxTraceSpans
 	Steps         bool // show same-service leaves
 	Unweighted    bool // ignore `ot=th` sampling thresholds
 }
+
+// maxBudget is the largest promise: a month, as for spans. Up to it the solver
+// is exact to the ns.
+const maxBudget = 31 * 24 * time.Hour
 
 // EndpointBudget is the promise of the endpoints that match.
 type EndpointBudget struct {
@@ -127,8 +131,8 @@ func ParseEndpointBudget(s string) (EndpointBudget, error) {
 func (c *Config) validate() error {
 	var errs []error
 	for _, b := range c.Budgets {
-		if b.Budget <= 0 {
-			errs = append(errs, fmt.Errorf("budget %v: must be more than 0", b.Budget))
+		if b.Budget <= 0 || b.Budget > maxBudget {
+			errs = append(errs, fmt.Errorf("budget %v: must be more than 0 and at most %v", b.Budget, maxBudget))
 		}
 	}
 	seen := make(map[string]bool)
@@ -150,6 +154,9 @@ func (c *Config) validate() error {
 	}
 	if _, err := budget.StrategyNamed(c.strategy()); err != nil {
 		errs = append(errs, err)
+	}
+	if l := c.Percentile; l != (quantile.Level{}) && (l.Num <= 0 || l.Num >= l.Den) {
+		errs = append(errs, fmt.Errorf("percentile %d/%d: must be between 0 and 1", l.Num, l.Den))
 	}
 	if c.Quantum < 0 {
 		errs = append(errs, fmt.Errorf("quantum %v: must not be negative", c.Quantum))

@@ -18,9 +18,9 @@ func (o Opt[T]) IsZero() bool { return !o.Known }
 // MarshalJSON writes the value.
 func (o Opt[T]) MarshalJSON() ([]byte, error) { return json.Marshal(o.V) }
 
-// UnmarshalJSON reads a value, which is then known.
+// UnmarshalJSON reads a value, which is then known unless it is null.
 func (o *Opt[T]) UnmarshalJSON(b []byte) error {
-	o.Known = true
+	o.Known = string(b) != "null"
 	return json.Unmarshal(b, &o.V)
 }
 
@@ -196,7 +196,7 @@ type Hop struct {
 	SlowPath         Opt[float64] `json:"slow_path_ratio,omitzero"` // in the slowest 5 %
 	After            []string     `json:"after,omitempty"`          // siblings that end first
 	Order            string       `json:"order,omitempty"`          // sure | uncertain | exclusive
-	Overlaps         bool         `json:"-"`                        // may overlap with a sibling: drawn with a double line
+	Overlaps         bool         `json:"overlaps,omitempty"`       // may run beside a sibling
 	Floor            Opt[int64]   `json:"floor_ns,omitzero"`
 	Share            Opt[int64]   `json:"share_ns,omitzero"`    // BUDGET
 	ShareRatio       Opt[float64] `json:"share_ratio,omitzero"` // before rounding, of the endpoint's budget

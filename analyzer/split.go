@@ -56,17 +56,22 @@ var hopID = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
 
 // namedEndpoints checks that every budget for a named endpoint finds one.
 func (a *analysis) namedEndpoints() error {
+	all := a.evidence.Endpoints()
 	for _, b := range a.config.Budgets {
-		var names []string
-		if b.Endpoint == "" || slices.ContainsFunc(a.evidence.Endpoints(), func(e profile.Count) bool {
-			names = append(names, fmt.Sprintf("%q", e.Endpoint))
-			return match(b.Endpoint, e.Endpoint.String())
-		}) {
-			continue
+		if !slices.ContainsFunc(all, func(e profile.Count) bool { return b.names(e.Endpoint) }) {
+			names := make([]string, len(all))
+			for i, e := range all {
+				names[i] = fmt.Sprintf("%q", e.Endpoint)
+			}
+			return fmt.Errorf("--budget: no endpoint matches %q; there are %s", b.Endpoint, enumerate(names, 10))
 		}
-		return fmt.Errorf("--budget: no endpoint matches %q; there are %s", b.Endpoint, enumerate(names, 10))
 	}
 	return nil
+}
+
+// names tells whether the budget holds for an endpoint.
+func (b *EndpointBudget) names(e profile.Endpoint) bool {
+	return b.Endpoint == "" || match(b.Endpoint, e.String())
 }
 
 // enumerate lists names, at most so many.
@@ -156,6 +161,7 @@ type endpoint struct {
 	solution budget.Solution
 	estimate []quantile.Estimate // of each hop at the level of the verdicts
 	now      map[int]Amount
+	before   [][]uint64 // by hop: the siblings that end before it starts; made when needed
 }
 
 func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
@@ -224,7 +230,8 @@ func (e *endpoint) options(floors, caps map[int]Amount) budget.Options {
 	o := budget.Options{
 		Percentile: e.config.level(), Quantum: e.Quantum,
 		Reserve: int64(e.config.Reserve.Time), Fraction: e.config.Reserve.Share,
-		Floors: make(map[int]int64), Caps: make(map[int]int64), CapRatios: make(map[int]float64),
+		TrustSelf: e.BudgetSource == sourceSuggested,
+		Floors:    make(map[int]int64), Caps: make(map[int]int64), CapRatios: make(map[int]float64),
 	}
 	for h, f := range floors {
 		o.Floors[h] = int64(f.of(e.Budget))
@@ -293,7 +300,7 @@ func (e *endpoint) measure() {
 		if level != quantile.P99 {
 			h.PercentileNS = quantileOf(from.Duration, level)
 		}
-		if from.Kind != profile.KindAsync && from.Kind != profile.KindStep {
+		if from.Kind.Waited() {
 			h.SelfP50, h.SelfP99 = quantileOf(from.Self, quantile.P50), quantileOf(from.Self, quantile.P99)
 			h.TailP50 = quantileOf(from.Tail, quantile.P50)
 			h.CriticalPath, h.SlowPath = Some(from.CriticalPath), Some(from.SlowPath)
@@ -346,6 +353,7 @@ func flags(h *profile.Hop, censored bool) []string {
 		{"retried", h.Retried},
 		{"server_side_only", h.ServerOnly},
 		{"server_spans_missing", h.Unanswered > 0},
+		{"skew_not_fitted", h.Unfitted > 0},
 	} {
 		if f.set {
 			out = append(out, f.name)
@@ -357,11 +365,17 @@ func flags(h *profile.Hop, censored bool) []string {
 // overlaps marks hops that may run beside a sibling.
 func (e *endpoint) overlaps() {
 	after := func(b, a int) bool { return slices.Contains(e.p.Hops[b].After, a) }
+	siblings := make([][]int, len(e.p.Hops)) // that come earlier, by parent
 	for b := range e.p.Hops {
-		for a := range e.p.Hops[:b] {
-			x, y := &e.p.Hops[a], &e.p.Hops[b]
-			planned := func(h *profile.Hop) bool { return h.Kind == profile.KindCall || h.Kind == profile.KindStage }
-			if x.Parent == y.Parent && planned(x) && planned(y) && !after(b, a) && (x.Slot == 0 || x.Slot != y.Slot) {
+		y := &e.p.Hops[b]
+		if y.Parent < 0 || !y.Kind.Waited() {
+			continue
+		}
+		earlier := siblings[y.Parent]
+		siblings[y.Parent] = append(earlier, b)
+		for _, a := range earlier {
+			x := &e.p.Hops[a]
+			if !after(b, a) && (x.Slot == 0 || x.Slot != y.Slot) {
 				e.Hops[a].Overlaps, e.Hops[b].Overlaps = true, true
 			}
 		}
@@ -404,11 +418,10 @@ func labels(hops []profile.Hop) []string {
 // budget chooses the budget of the endpoint: a flag, what its spans carry, or
 // a suggestion. It returns whether a suggestion rests on few requests.
 func (e *endpoint) budget() (low bool) {
-	name := profile.Endpoint{Service: e.Service, Operation: e.Operation}.String()
-	for _, b := range e.config.Budgets {
-		if b.Endpoint == "" || match(b.Endpoint, name) {
-			e.Budget, e.BudgetSource = int64(b.Budget), sourceFlag
-			break
+	named := false
+	for _, b := range e.config.Budgets { // one for a named endpoint beats one for all
+		if b.names(profile.Endpoint{Service: e.Service, Operation: e.Operation}) && !named {
+			e.Budget, e.BudgetSource, named = int64(b.Budget), sourceFlag, b.Endpoint != ""
 		}
 	}
 	root := e.p.Hops[0].Duration
@@ -433,7 +446,7 @@ func (e *endpoint) plan(problem *budget.Problem) {
 	}
 	for i := range e.Hops {
 		h, from := &e.Hops[i], &e.p.Hops[i]
-		if !planned(h) {
+		if !planned(h) || problem.Hops[i].Excluded {
 			continue
 		}
 		if f := problem.Hops[i].Floor; f > 0 {
@@ -454,7 +467,7 @@ func (e *endpoint) plan(problem *budget.Problem) {
 			if timeout >= e.Quantum {
 				timeout -= timeout % e.Quantum
 			}
-			h.AttemptTimeout = Some(timeout)
+			h.AttemptTimeout = Some(max(timeout, min(h.Floor.V, share)))
 		}
 	}
 	switch {
@@ -534,16 +547,68 @@ func (e *endpoint) judge() {
 		}
 		h.Verdict = e.verdict(i)
 	}
-	needed := slices.ContainsFunc(e.Hops, func(h Hop) bool { return h.Verdict == VerdictTight || h.Verdict == VerdictOver })
 	for i := range e.Hops {
 		h := &e.Hops[i]
-		// A share that was only filled up beside a longer sibling takes nothing
-		// from anybody.
-		takes := h.Now.Known || len(e.solution.OnSaturatedChain) > i && e.solution.OnSaturatedChain[i]
-		if h.Verdict == VerdictOK && i > 0 && needed && takes && h.given().V > looseFrom*e.estimate[i].Value {
+		if h.Verdict == VerdictOK && i > 0 && h.given().V > looseFrom*e.estimate[i].Value && e.taker(i) >= 0 {
 			h.Verdict = VerdictLoose
 		}
 	}
+}
+
+// taker returns the hop that could use the time of hop i, -1 if none: a tight
+// one, or one over, that runs in sequence with it and is neither its caller nor
+// its callee. Of several it is the one that lacks most to the upper bound of its
+// P99. A share that was only filled up beside a longer sibling has nothing to
+// give: it takes nothing from anybody.
+func (e *endpoint) taker(i int) int {
+	best := -1
+	if !e.Hops[i].Now.Known && (!e.Feasible || !e.solution.OnSaturatedChain[i]) {
+		return best
+	}
+	for j := range e.Hops {
+		v := e.Hops[j].Verdict
+		if (v == VerdictTight || v == VerdictOver) && e.inSequence(i, j) && (best < 0 || e.lacks(j) > e.lacks(best)) {
+			best = j
+		}
+	}
+	return best
+}
+
+// inSequence tells whether two hops run one after the other: below their lowest
+// common caller, the call that leads to one ends before the call that leads to
+// the other starts.
+func (e *endpoint) inSequence(i, j int) bool {
+	hops := e.p.Hops
+	for i != j && hops[i].Parent != hops[j].Parent {
+		if hops[i].Depth >= hops[j].Depth {
+			i = hops[i].Parent
+		} else {
+			j = hops[j].Parent
+		}
+		if i < 0 || j < 0 {
+			return false
+		}
+	}
+	return i != j && (e.precedes(i, j) || e.precedes(j, i))
+}
+
+// precedes tells whether sibling a ends before b starts, directly or by others
+// between them.
+func (e *endpoint) precedes(a, b int) bool {
+	if e.before == nil {
+		words := (len(e.p.Hops) + 63) / 64
+		e.before = make([][]uint64, len(e.p.Hops))
+		for h := range e.p.Hops { // what comes before has a smaller index
+			e.before[h] = make([]uint64, words)
+			for _, p := range e.p.Hops[h].After {
+				e.before[h][p/64] |= 1 << (p % 64)
+				for w, bits := range e.before[p] {
+					e.before[h][w] |= bits
+				}
+			}
+		}
+	}
+	return e.before[b][a/64]&(1<<(a%64)) != 0
 }
 
 func (e *endpoint) verdict(i int) string {
@@ -574,37 +639,18 @@ func (e *endpoint) verdict(i int) string {
 	return VerdictOK
 }
 
-// moves says what loose hops could give: all over five times their P99, to the
-// hop that lacks most to the upper bound of its P99 and is neither their caller
-// nor their callee.
+// moves says what loose hops could give: all over five times their P99.
 func (e *endpoint) moves() {
-	related := func(a, b int) bool {
-		for ; b >= 0; b = e.p.Hops[b].Parent {
-			if a == b {
-				return true
-			}
-		}
-		return false
-	}
 	for i := range e.Hops {
 		from := &e.Hops[i]
 		if from.Verdict != VerdictLoose {
 			continue
 		}
-		best := -1
-		for j := range e.Hops {
-			to := &e.Hops[j]
-			if to.Verdict != VerdictTight && to.Verdict != VerdictOver || related(i, j) || related(j, i) {
-				continue
-			}
-			if best < 0 || e.lacks(j) > e.lacks(best) {
-				best = j
-			}
-		}
+		to := e.taker(i)
 		amount := (from.given().V - looseFrom*e.estimate[i].Value) / e.Quantum * e.Quantum
-		if best >= 0 && amount > 0 {
+		if to >= 0 && amount > 0 {
 			e.Moves = append(e.Moves, Move{
-				From: from.ID, To: e.Hops[best].ID, Amount: amount, FromSlack: e.room(i), ToSlack: e.room(best),
+				From: from.ID, To: e.Hops[to].ID, Amount: amount, FromSlack: e.room(i), ToSlack: e.room(to),
 			})
 		}
 	}
@@ -679,12 +725,27 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			failed = append(failed, fmt.Sprintf("%s %d", e.Hops[i].Label, n))
 		}
 	}
+	for i := range e.Hops {
+		if h := &e.Hops[i]; planned(h) && h.Calls > 0 && e.p.Hops[i].Duration.N() == 0 {
+			say("%s: no call succeeded, so it has no budget", h.Label)
+		}
+	}
 	if len(failed) > 0 {
 		say("failed calls are left out of the durations: %s", strings.Join(failed, ", "))
 	}
 	for i := range e.Hops {
 		if n := e.p.Hops[i].Unanswered; n > 0 {
 			say("%s: %d of its calls have no SERVER span: those that hung may be missing elsewhere too", e.Hops[i].Label, n)
+		}
+	}
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Unfitted; n > 0 {
+			say("%s: %s longer at the callee than at the caller: not fitted", e.Hops[i].Label, count(n, "call"))
+		}
+	}
+	for i := range e.Hops {
+		if h := &e.p.Hops[i]; h.TimedAsync && h.ServerOnly {
+			say("%s: counted as asynchronous by its times alone, which are from another clock; CLIENT spans would tell", e.Hops[i].Label)
 		}
 	}
 	if name := map[int64]string{1e6: "1 ms", 1e7: "10 ms", 1e9: "1 s"}[e.Resolution]; name != "" {

@@ -143,6 +143,10 @@ type Options struct {
 	Caps       map[int]int64   // ns
 	CapRatios  map[int]float64 // of the endpoint's budget
 	Quantum    int64           // ns; 0 for no rounding
+	// TrustSelf takes own times as they were seen even where they are few. It is
+	// for suggestions, which start from what requests take: fractions of deep
+	// trees would add up to many times that.
+	TrustSelf bool
 }
 
 // NewProblem states the split of an endpoint's budget from all its calls. The
@@ -196,7 +200,7 @@ func structure(p *profile.Profile, o Options) *Problem {
 			Parent:   from.Parent,
 			After:    from.After,
 			Slot:     from.Slot,
-			Excluded: from.Kind == profile.KindAsync || from.Kind == profile.KindStep,
+			Excluded: !from.Kind.Waited() || i > 0 && from.Duration.N() == 0, // no good call: nothing is known of its time
 			Cap:      float64(o.Caps[i]),
 			CapRatio: o.CapRatios[i],
 			Fraction: o.Fraction,
@@ -235,5 +239,8 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 		h.Self[k] = float64(v)
 	}
 	h.SelfCount = q.selfCount
+	if o.TrustSelf {
+		h.SelfCount = max(h.SelfCount, enoughSelf)
+	}
 	h.Tail = float64(q.tail)
 }

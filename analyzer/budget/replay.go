@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
 // Limits are what a replay enforces. Times are in ns, +Inf where there is no limit.
@@ -45,7 +46,7 @@ func (p *Problem) Replay(rows *profile.Rows, limits Limits) Effect {
 	var e Effect
 	var total, missed float64
 	for r := range rows.Len() {
-		weight := requestWeight(rows.Threshold[r])
+		weight := quantile.Weight(rows.Threshold[r])
 		cut := p.cut(rows, r, planned, &limits, deadlines)
 		duration := float64(rows.Duration[0][r])
 		miss := duration > limits.Budget
@@ -122,16 +123,9 @@ func (p *Problem) cut(rows *profile.Rows, r int, planned []bool, limits *Limits,
 				continue
 			}
 		}
-		if start+float64(duration) > deadline {
+		if start+float64(duration) > deadline && !rows.FailedAt(h, r) { // what failed anyway is no loss
 			cut = min(cut, deadline)
 		}
 	}
 	return cut
-}
-
-// requestWeight returns how many requests a request that was sampled with
-// threshold t stands for.
-func requestWeight(t uint64) float64 {
-	const thresholds = 1 << 56
-	return thresholds / float64(thresholds-min(t, thresholds-1))
 }

@@ -15,8 +15,9 @@ import (
 const folds = 5
 
 // Validation is the predicted effect of a split on requests that did not make
-// it. Ratios are weighted shares of all requests, which are also the shares of
-// the good ones, those within the budget, as long as few miss it.
+// it. Ratios are weighted shares of the requests that did not fail, which are
+// also the shares of the good ones, those within the budget, as long as few miss
+// it. A failed call teaches no duration, and cutting it costs nothing.
 type Validation struct {
 	Folds    int // 0 where there are too few requests to say anything
 	Requests int // replayed
@@ -45,9 +46,9 @@ type BudgetFor struct {
 // takes time in proportion to rows times hops.
 //
 // A row knows the longest operation of a hop in its request. Where no hop is
-// called twice in a request, all rows together hold exactly what NewProblem
-// works from, and quantiles from rows are the same; where one is, they are
-// somewhat higher.
+// called by two calls of a request, all rows together hold exactly what
+// NewProblem works from, and quantiles from rows are the same; where one is,
+// they are somewhat higher.
 func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strategy, ratios ...float64) Validation {
 	v := newValidator(p, o, strategy)
 	if v == nil {
@@ -74,7 +75,7 @@ type validator struct {
 	solvers  [folds]solver
 	solution [folds]Solution
 	limits   [folds][]int64 // shares by hop
-	total    float64        // weight of all requests
+	total    float64        // weight of the requests that did not fail
 	rounded  float64        // quantum of the plan
 }
 
@@ -91,7 +92,7 @@ func newValidator(p *profile.Profile, o Options, strategy Strategy) *validator {
 		v.solvers[f].reset(v.problems[f])
 		v.limits[f] = make([]int64, len(p.Hops))
 	}
-	for class, n := range v.parts.count(func(int) bool { return true }) {
+	for class, n := range v.parts.count(func(r int) bool { return !v.rows.FailedAt(0, r) }) {
 		v.total += float64(n) * v.parts.weights[class]
 	}
 	return v
@@ -114,7 +115,7 @@ func (v *validator) shareCuts(budget, quantum float64) float64 {
 	v.solve(budget, quantum)
 	whole := int64(min(budget, math.MaxInt64/2))
 	return v.ratio(func(r int) bool {
-		if v.rows.Duration[0][r] > whole {
+		if v.rows.Duration[0][r] > whole || v.rows.FailedAt(0, r) {
 			return false
 		}
 		fold := v.parts.fold[r]
@@ -123,7 +124,7 @@ func (v *validator) shareCuts(budget, quantum float64) float64 {
 		}
 		limits := v.limits[fold]
 		for h := 1; h < len(limits); h++ {
-			if v.planned[h] && v.rows.Duration[h][r] > limits[h] {
+			if v.planned[h] && v.rows.Duration[h][r] > limits[h] && !v.rows.FailedAt(h, r) {
 				return true
 			}
 		}
@@ -136,7 +137,7 @@ func (v *validator) capCuts(budget float64) float64 {
 	v.solve(budget, v.rounded)
 	deadlines := make([]float64, len(v.planned))
 	return v.ratio(func(r int) bool {
-		if float64(v.rows.Duration[0][r]) > budget {
+		if float64(v.rows.Duration[0][r]) > budget || v.rows.FailedAt(0, r) {
 			return false
 		}
 		fold := v.parts.fold[r]
@@ -153,6 +154,9 @@ func (v *validator) ratio(is func(r int) bool) float64 {
 	sum := 0.0
 	for class, n := range v.parts.count(is) {
 		sum += float64(n) * v.parts.weights[class]
+	}
+	if v.total == 0 {
+		return 0
 	}
 	return sum / v.total
 }
@@ -230,7 +234,7 @@ func divide(rows *profile.Rows, byTime bool) partition {
 	slices.Sort(thresholds)
 	thresholds = slices.Compact(thresholds)
 	for _, t := range thresholds {
-		p.weights = append(p.weights, requestWeight(t))
+		p.weights = append(p.weights, quantile.Weight(t))
 	}
 	for r, t := range rows.Threshold {
 		class, _ := slices.BinarySearch(thresholds, t)
@@ -272,7 +276,11 @@ func (p *partition) train(from *profile.Profile, o Options) (problems [folds]*Pr
 		if !planned[h] {
 			continue
 		}
-		column.sort(rows.Duration[h])
+		var failed []bool
+		if h < len(rows.Failed) {
+			failed = rows.Failed[h]
+		}
+		column.sort(rows.Duration[h], failed)
 		column.walk(medianAndTail, nil, func(f, level int, v int64) {
 			if level == 0 {
 				q[f].p50 = v
@@ -285,12 +293,12 @@ func (p *partition) train(from *profile.Profile, o Options) (problems [folds]*Pr
 			caller = rows.Duration[parent]
 		}
 		column.walk(weight, column.absent(rows.Duration[h], caller), func(f, _ int, v int64) { q[f].weight = v })
-		column.sort(rows.Self[h])
+		column.sort(rows.Self[h], nil)
 		column.walk(own, nil, func(f, level int, v int64) { q[f].self[level] = v })
 		for f := range q {
 			q[f].selfCount = column.effective(f)
 		}
-		column.sort(rows.Tail[h])
+		column.sort(rows.Tail[h], nil)
 		column.walk(median, nil, func(f, _ int, v int64) { q[f].tail = v })
 		for f := range problems {
 			problems[f].set(h, from, o, &q[f])
@@ -309,15 +317,16 @@ type sortedColumn struct {
 	counts []int   // values by class*folds + fold
 }
 
-// sort takes over the values of a column; -1 stands for no value.
-func (c *sortedColumn) sort(column []int64) {
+// sort takes over the values of a column; -1 stands for no value, and so does a
+// row for which skip, if given, holds.
+func (c *sortedColumn) sort(column []int64, skip []bool) {
 	c.shift = bits.Len(uint(len(c.weights)*folds - 1))
 	// With one weight 41 years fit beside the fold, with a thousand weeks.
 	limit := int64(math.MaxInt64) >> c.shift
 	c.keys = slices.Grow(c.keys[:0], len(column))
 	c.counts = make([]int, len(c.weights)*folds)
 	for r, v := range column {
-		if v >= 0 {
+		if v >= 0 && (skip == nil || !skip[r]) {
 			source := int(c.class[r])*folds + int(c.fold[r])
 			c.counts[source]++
 			c.keys = append(c.keys, min(v, limit)<<c.shift|int64(source))

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
@@ -24,7 +25,7 @@ type Collector struct {
 type collected struct {
 	requests int
 	hops     []measured // by hop of the layout
-	pairs    map[[2]int32]pair
+	pairs    [][]pair   // by hop, then by a sibling with a larger index; nil until seen
 	rows     []row
 	limits   map[int64]int // latency_budget.limit of the entry spans, by value
 	shape    *layout
@@ -39,6 +40,7 @@ type measured struct {
 	failed      int
 	paired      int // calls with both halves
 	unanswered  int // CLIENT spans without a SERVER half
+	unfitted    int // calls longer at the callee than at the caller
 	maxAttempts int
 	retried     bool
 	looped      bool
@@ -67,6 +69,15 @@ func (m *measured) tally(threshold uint64) *tally {
 	return &m.tallies[i]
 }
 
+// add is a sum that stops at the largest value: times without sense (centuries)
+// must not turn into negative ones. It does not depend on the order.
+func add(a, b int64) int64 {
+	if sum := a + b; sum >= a {
+		return sum
+	}
+	return math.MaxInt64
+}
+
 // pair is the evidence on the order of two operations under one parent call;
 // the first is the hop with the smaller index.
 type pair struct {
@@ -86,6 +97,7 @@ type row struct {
 }
 
 type cell struct {
+	failed           bool // so ended the operation
 	hop              int32
 	duration, start  int64
 	self, tail, path int64
@@ -174,7 +186,7 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	if e == nil {
 		e = &collected{
 			shape: shape, hops: make([]measured, len(shape.hops)),
-			pairs: make(map[[2]int32]pair), limits: make(map[int64]int),
+			pairs: make([][]pair, len(shape.hops)), limits: make(map[int64]int),
 		}
 		c.endpoints[key] = e
 	}
@@ -397,6 +409,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 		c := w.cell(op.hop)
 		if c.duration < duration {
 			c.duration, c.start = duration, op.start-began
+			c.failed = op.outcome == trace.OutcomeFailed
 			c.self, c.tail = -1, -1
 			if n := w.instances[op.main].node; n >= 0 {
 				c.self = own[n].Self
@@ -417,6 +430,9 @@ func (w *worker) measure(e *collected, weight uint64) {
 		}
 		if call.Callee != call.Span {
 			m.paired++
+			if spans[call.Callee].Duration > spans[call.Span].Duration && !sameClock(spans[call.Span].Desc, spans[call.Callee].Desc) {
+				m.unfitted++
+			}
 		}
 		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
 			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
@@ -435,9 +451,10 @@ func (w *worker) measure(e *collected, weight uint64) {
 		c := &w.cells[i]
 		t := e.hops[c.hop].tally(weight)
 		t.present++
-		t.path += c.path
+		t.path = add(t.path, c.path)
 	}
-	e.hops[0].tally(weight).whole += w.instances[0].end - w.instances[0].start
+	whole := e.hops[0].tally(weight)
+	whole.whole = add(whole.whole, w.instances[0].end-w.instances[0].start)
 	slices.SortFunc(w.cells, func(a, b cell) int { return cmp.Compare(a.hop, b.hop) })
 }
 
@@ -457,8 +474,7 @@ func (w *worker) waitedFor(shape *layout) {
 		parent := int32(-1)
 		if in.parent >= 0 {
 			parent = w.instances[in.parent].node
-			kind := shape.hops[in.hop].kind
-			if parent < 0 || in.lost || kind == KindAsync || kind == KindStep {
+			if parent < 0 || in.lost || !shape.hops[in.hop].kind.Waited() {
 				continue
 			}
 		}
@@ -486,10 +502,7 @@ func (e *collected) order(w *worker) {
 }
 
 func (e *collected) orderSiblings(ops []operation, whole int64) {
-	waited := func(op *operation) bool {
-		kind := e.shape.hops[op.hop].kind
-		return kind != KindAsync && kind != KindStep
-	}
+	waited := func(op *operation) bool { return e.shape.hops[op.hop].kind.Waited() }
 	for i := range ops {
 		a := &ops[i]
 		if !waited(a) {
@@ -501,8 +514,12 @@ func (e *collected) orderSiblings(ops []operation, whole int64) {
 				continue
 			}
 			tolerance := min(max(whole/100, asyncFloor), (a.end-a.start)/2, (b.end-b.start)/2)
-			key := [2]int32{a.hop, b.hop}
-			p := e.pairs[key]
+			row := e.pairs[a.hop]
+			if row == nil {
+				row = make([]pair, len(e.hops))
+				e.pairs[a.hop] = row
+			}
+			p := &row[b.hop]
 			p.together++
 			if a.end <= b.start+tolerance {
 				p.firstBefore++
@@ -510,7 +527,6 @@ func (e *collected) orderSiblings(ops []operation, whole int64) {
 			if b.end <= a.start+tolerance {
 				p.lastBefore++
 			}
-			e.pairs[key] = p
 		}
 	}
 }
@@ -537,12 +553,17 @@ func (c *Collector) Merge(other *Collector) {
 		for h := range e.hops {
 			e.hops[h].merge(&o.hops[h])
 		}
-		for k, p := range o.pairs {
-			mine := e.pairs[k]
-			mine.together += p.together
-			mine.firstBefore += p.firstBefore
-			mine.lastBefore += p.lastBefore
-			e.pairs[k] = mine
+		for a, row := range o.pairs {
+			if e.pairs[a] == nil {
+				e.pairs[a] = row
+				continue
+			}
+			for b := range row {
+				sum := &e.pairs[a][b]
+				sum.together += row[b].together
+				sum.firstBefore += row[b].firstBefore
+				sum.lastBefore += row[b].lastBefore
+			}
 		}
 		for limit, n := range o.limits {
 			e.limits[limit] += n
@@ -564,12 +585,13 @@ func (m *measured) merge(o *measured) {
 		sum.calls += t.calls
 		sum.operations += t.operations
 		sum.present += t.present
-		sum.path += t.path
-		sum.whole += t.whole
+		sum.path = add(sum.path, t.path)
+		sum.whole = add(sum.whole, t.whole)
 	}
 	m.failed += o.failed
 	m.paired += o.paired
 	m.unanswered += o.unanswered
+	m.unfitted += o.unfitted
 	m.maxAttempts = max(m.maxAttempts, o.maxAttempts)
 	m.retried = m.retried || o.retried
 	m.looped = m.looped || o.looped

@@ -318,6 +318,7 @@ func TestRowsHoldWholeRequests(t *testing.T) {
 	}
 	want := &Rows{
 		Hash: []uint64{hashID(assemble(0, work{}).ID)}, Threshold: []uint64{0}, Started: []int64{epoch},
+		Failed:   make([][]bool, 4),
 		Duration: [][]int64{{100 * ms}, {30 * ms}, {17 * ms}, {1 * ms}},
 		Start:    [][]int64{{0}, {10 * ms}, {15 * ms}, {50 * ms}},
 		Self:     [][]int64{{70 * ms}, {18 * ms}, {7 * ms}, {-1}},

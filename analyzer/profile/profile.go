@@ -17,6 +17,10 @@ const (
 	KindAsync                // nobody waits for it: reported, without a budget
 )
 
+// Waited tells whether somebody waits for such a hop, so that it takes part in
+// the critical path and gets a budget.
+func (k HopKind) Waited() bool { return k == KindRoot || k == KindCall || k == KindStage }
+
 // Order says how well the place of a hop among its siblings is known.
 type Order uint8
 
@@ -58,6 +62,8 @@ type Hop struct {
 	Hedged        bool           // at least one operation sent a second call beside the first
 	ServerOnly    bool           // measured at the callee alone: a lower bound
 	Unanswered    int            // calls without a SERVER half, where others have one: the callee hung, or its span was lost
+	Unfitted      int            // calls whose SERVER span, on another clock, is longer than the caller's: no shift fits it
+	TimedAsync    bool           // asynchronous by its times alone, not by what its spans say
 	Optional      bool           // Presence < 1
 	Failed        int            // operations that ended in an error that is not about time
 
@@ -110,6 +116,9 @@ type Rows struct {
 	Threshold []uint64
 	// Started is the Unix start time in ns.
 	Started []int64
+	// Failed[h][r] tells that the operation in Duration ended in an error that
+	// is not about time; Failed[h] is nil where none did.
+	Failed [][]bool
 	// Duration of the longest operation of the hop, ns; -1 where the request
 	// had none. Duration[0] is the request's own.
 	Duration [][]int64
@@ -117,6 +126,11 @@ type Rows struct {
 	Start [][]int64
 	// Self and Tail are own times, ns; -1 where the hop is absent.
 	Self, Tail [][]int64
+}
+
+// FailedAt tells whether the operation of hop h in row i failed.
+func (r *Rows) FailedAt(h, i int) bool {
+	return h < len(r.Failed) && r.Failed[h] != nil && r.Failed[h][i]
 }
 
 // Len returns the number of rows.

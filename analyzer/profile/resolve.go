@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	sureTogether   = 30   // traces in which a pair must be seen for its order to be sure
-	precedes       = 0.90 // share of them in which the first must end before the second starts
-	exclusiveSum   = 5    // expected meetings of a group that never meets: chance under 0.7 %
-	slowShare      = 20   // the slowest 1/20 of the requests
-	clusteredFrom  = 0.2  // lag-1 autocorrelation above which requests count as clustered
-	thresholdTotal = 1 << 56
-)
+	sureTogether  = 30   // traces in which a pair must be seen for its order to be sure
+	precedes      = 0.90 // share of them in which the first must end before the second starts
+	exclusiveSum  = 5    // expected meetings of a group that never meets: chance under 0.7 %
+	slowShare     = 20   // the slowest 1/20 of the requests
+	clusteredFrom = 0.2  // lag-1 autocorrelation above which requests count as clustered
 
-func weight(threshold uint64) float64 { return thresholdTotal / float64(thresholdTotal-threshold) }
+	// enoughToCluster is the number of requests from which the standard error of
+	// the autocorrelation, 1/sqrt(n), is half of what counts.
+	enoughToCluster = 100
+)
 
 // Resolve turns what was measured into profiles, the busiest endpoint first;
 // ties in order of name. The Collector is used up.
@@ -122,7 +123,7 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	hop := Hop{
 		ID: id, Parent: -1, Kind: def.kind, Callee: def.key.Service, Operation: def.key.Operation,
 		MaxAttempts: m.maxAttempts, Retried: m.retried, Looped: m.looped, Hedged: m.hedged, ServerOnly: m.serverOnly,
-		Presence: 1, Failed: m.failed,
+		Presence: 1, Failed: m.failed, Unfitted: m.unfitted, TimedAsync: def.timed && def.kind == KindAsync,
 	}
 	for _, t := range m.tallies {
 		hop.Calls += t.operations
@@ -143,8 +144,8 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 		var absent quantile.Sample
 		for _, t := range up.tallies {
 			mine := m.find(t.threshold)
-			with += weight(t.threshold) * float64(mine.present)
-			of += weight(t.threshold) * float64(t.present)
+			with += quantile.Weight(t.threshold) * float64(mine.present)
+			of += quantile.Weight(t.threshold) * float64(t.present)
 			absent.AddZeros(t.threshold, t.calls-mine.operations)
 		}
 		if of > 0 {
@@ -152,8 +153,8 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 		}
 		hop.Optional = hop.Presence < 1
 		for _, t := range e.hops[0].tallies {
-			path += weight(t.threshold) * float64(m.find(t.threshold).path)
-			whole += weight(t.threshold) * float64(t.whole)
+			path += quantile.Weight(t.threshold) * float64(m.find(t.threshold).path)
+			whole += quantile.Weight(t.threshold) * float64(t.whole)
 		}
 		if whole > 0 {
 			hop.CriticalPath = path / whole
@@ -165,8 +166,8 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	} else {
 		var path, whole float64
 		for _, t := range m.tallies {
-			path += weight(t.threshold) * float64(t.path)
-			whole += weight(t.threshold) * float64(t.whole)
+			path += quantile.Weight(t.threshold) * float64(t.path)
+			whole += quantile.Weight(t.threshold) * float64(t.whole)
 		}
 		if whole > 0 {
 			hop.CriticalPath = path / whole
@@ -218,7 +219,7 @@ func (e *collected) precedence(p *Profile, place []int) {
 		}
 	}
 	for at := 1; at < len(p.Hops); at++ {
-		if k := p.Hops[at].Kind; k != KindAsync && k != KindStep && p.Hops[p.Hops[at].Parent].Kind != KindAsync {
+		if p.Hops[at].Kind.Waited() && p.Hops[p.Hops[at].Parent].Kind.Waited() {
 			siblings[p.Hops[at].Parent] = append(siblings[p.Hops[at].Parent], at)
 		}
 	}
@@ -268,12 +269,20 @@ func (m *measured) operations() int {
 	return n
 }
 
+// ordered returns the evidence on two hops with a < b.
+func (e *collected) ordered(a, b int32) pair {
+	if e.pairs[a] == nil {
+		return pair{}
+	}
+	return e.pairs[a][b]
+}
+
 // pair returns the evidence with a as the first.
 func (e *collected) pair(a, b int32) pair {
 	if a < b {
-		return e.pairs[[2]int32{a, b}]
+		return e.ordered(a, b)
 	}
-	p := e.pairs[[2]int32{b, a}]
+	p := e.ordered(b, a)
 	p.firstBefore, p.lastBefore = p.lastBefore, p.firstBefore
 	return p
 }
@@ -313,7 +322,10 @@ func (e *collected) exclude(p *Profile, group []int, hopAt []int32, calls, slot 
 // columns turns the rows into columns by hop.
 func (e *collected) columns(p *Profile, place []int) {
 	n := len(e.rows)
-	r := &Rows{Hash: make([]uint64, n), Threshold: make([]uint64, n), Started: make([]int64, n)}
+	r := &Rows{
+		Hash: make([]uint64, n), Threshold: make([]uint64, n), Started: make([]int64, n),
+		Failed: make([][]bool, len(p.Hops)),
+	}
 	column := func() [][]int64 {
 		c := make([][]int64, len(p.Hops))
 		for h := range c {
@@ -332,6 +344,12 @@ func (e *collected) columns(p *Profile, place []int) {
 			at := place[c.hop]
 			r.Duration[at][i], r.Start[at][i] = c.duration, c.start
 			r.Self[at][i], r.Tail[at][i] = c.self, c.tail
+			if c.failed {
+				if r.Failed[at] == nil {
+					r.Failed[at] = make([]bool, n)
+				}
+				r.Failed[at][i] = true
+			}
 		}
 	}
 	p.Rows = r
@@ -352,12 +370,12 @@ func (e *collected) slowPath(p *Profile, place []int) {
 	slices.SortStableFunc(bySlowness, func(a, b int) int { return cmp.Compare(whole[b], whole[a]) })
 	requests := 0.0 // that the rows stand for
 	for i := range e.rows {
-		requests += weight(e.rows[i].threshold)
+		requests += quantile.Weight(e.rows[i].threshold)
 	}
 	shares := make([]float64, len(p.Hops))
 	total, taken := 0.0, 0.0
 	for at, i := range bySlowness {
-		w := weight(e.rows[i].threshold)
+		w := quantile.Weight(e.rows[i].threshold)
 		if taken += w; at > 0 && taken*slowShare > requests {
 			break
 		}
@@ -379,7 +397,7 @@ func (e *collected) slowPath(p *Profile, place []int) {
 // their number: the sample size shrinks by (1-a)/(1+a).
 func (p *Profile) cluster() {
 	n := p.Rows.Len()
-	if n < 2 {
+	if n < enoughToCluster {
 		return
 	}
 	var s quantile.Sample

@@ -57,6 +57,7 @@ type hopDef struct {
 	key    trace.Key
 	kind   HopKind
 	other  bool // stands for all operations over MaxHops below its parent
+	timed  bool // asynchronous by its times alone
 }
 
 // Shift says how far one service's clock was found to be off.
@@ -219,7 +220,8 @@ func (ev *evidence) layout(o Options) *layout {
 			}
 			continue
 		}
-		hk := hopKey{up, key, l.async[same[i]], false}
+		async := l.async[same[i]] || up >= 0 && l.hops[up].kind == KindAsync
+		hk := hopKey{up, key, async, false}
 		if !kept[same[i]] {
 			hk.key, hk.other = trace.Key{Operation: OtherOperation, Kind: trace.CallRPC}, true
 			l.folded++
@@ -231,6 +233,7 @@ func (ev *evidence) layout(o Options) *layout {
 			l.hops = append(l.hops, hopDef{parent: up, key: hk.key, kind: hopKind(hk.key.Kind, hk.async), other: hk.other})
 		}
 		owner[i], l.hopOf[i] = h, h
+		l.hops[h].timed = l.hops[h].timed || key.Kind != trace.CallAsync && ev.nodes[i].async(which)
 	}
 	return l
 }
@@ -332,31 +335,6 @@ func (ev *evidence) keep(gone, async []bool, maxHops int) []bool {
 	return kept
 }
 
-// threshold states of a trace.
-type thresholdState uint8
-
-const (
-	thresholdAbsent thresholdState = iota
-	thresholdInvalid
-	thresholdValid
-)
-
-// threshold returns the largest sampling threshold of a trace's spans: the
-// trace is whole only as often as its rarest span is kept.
-func threshold(t *trace.Trace) (uint64, thresholdState) {
-	state, largest := thresholdAbsent, uint64(0)
-	for i := range t.Spans {
-		s := &t.Spans[i]
-		switch {
-		case s.Is(trace.FlagThreshold):
-			state, largest = thresholdValid, max(largest, s.Threshold)
-		case s.Is(trace.FlagThresholdInvalid) && state == thresholdAbsent:
-			state = thresholdInvalid
-		}
-	}
-	return largest, state
-}
-
 // NoteNoThreshold marks a trace without readable sampling threshold; left out of
 // weighted sets, and wherever its threshold is unreadable.
 const NoteNoThreshold trace.NoteKind = "no_sampling_threshold"
@@ -367,17 +345,20 @@ func (r *Rules) Threshold(t *trace.Trace) (uint64, bool) {
 	if r.options.Unweighted {
 		return 0, true
 	}
-	value, state := threshold(t)
 	switch {
-	case state == thresholdInvalid, r.weighted && state == thresholdAbsent:
+	case t.Sampling == trace.SamplingInvalid, r.weighted && t.Sampling == trace.SamplingUnknown:
 		return 0, false
 	case !r.weighted:
 		return 0, true
 	}
-	return value, true
+	return t.Threshold, true
 }
 
 // String describes a shift.
 func (s Shift) String() string {
-	return fmt.Sprintf("skew %s -> %s: %+.1f ms", s.Caller, s.Callee, float64(s.Offset)/1e6)
+	by := fmt.Sprintf("%+.1f ms", float64(s.Offset)/1e6)
+	if -1e6 < s.Offset && s.Offset < 1e6 {
+		by = fmt.Sprintf("%+.3g µs", float64(s.Offset)/1e3)
+	}
+	return fmt.Sprintf("skew %s -> %s: %s", s.Caller, s.Callee, by)
 }

@@ -114,11 +114,10 @@ func NewSurvey() *Survey { return &Survey{endpoints: make(map[Endpoint]*evidence
 // AddTrace counts how a trace was sampled. Every trace is added once.
 func (s *Survey) AddTrace(t *trace.Trace) {
 	e := SamplingEvidence{Traces: 1}
-	_, state := threshold(t)
-	switch state {
-	case thresholdValid:
+	switch t.Sampling {
+	case trace.SamplingKnown:
 		e.Weighted = 1
-	case thresholdInvalid:
+	case trace.SamplingInvalid:
 		e.Invalid = 1
 	}
 	for i := range t.Spans {
@@ -153,7 +152,7 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 		c := &tree.Calls[i]
 		p := &ev.nodes[c.Path]
 		p.calls++
-		p.total += c.Duration()
+		p.total = add(p.total, c.Duration())
 		ev.resolution(t.Spans[c.Span].Start)
 		ev.resolution(t.Spans[c.Span].Duration)
 		if i == 0 {
@@ -296,7 +295,7 @@ func (ev *evidence) merge(o *evidence) {
 
 func (p *pathEvidence) merge(o *pathEvidence) {
 	p.calls += o.calls
-	p.total += o.total
+	p.total = add(p.total, o.total)
 	p.judged += o.judged
 	p.early += o.early
 	p.wraps += o.wraps

@@ -207,6 +207,7 @@ func TestAnAsyncChildChangesNoOtherHop(t *testing.T) {
 		for seed := range uint64(5) {
 			plain, got := one(t, Options{}, base(seed)), one(t, Options{}, base(seed, child))
 			var rest []Hop
+			var failed [][]bool
 			for h, hop := range got.Hops {
 				if hop.Kind == KindAsync {
 					for _, c := range [][][]int64{got.Rows.Duration, got.Rows.Start, got.Rows.Self, got.Rows.Tail} {
@@ -215,11 +216,12 @@ func TestAnAsyncChildChangesNoOtherHop(t *testing.T) {
 					continue
 				}
 				rest = append(rest, hop)
+				failed = append(failed, got.Rows.Failed[h])
 			}
 			if len(rest) == len(got.Hops) {
 				t.Fatalf("%s: not async: %v", name, got.names())
 			}
-			got.Hops = rest
+			got.Hops, got.Rows.Failed = rest, failed
 			for _, c := range []*[][]int64{&got.Rows.Duration, &got.Rows.Start, &got.Rows.Self, &got.Rows.Tail} {
 				*c = slices.DeleteFunc(*c, func(col []int64) bool { return col == nil })
 			}

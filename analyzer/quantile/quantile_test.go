@@ -298,7 +298,7 @@ func TestCensoredQuantileIsALowerBound(t *testing.T) {
 
 func TestSamplingWeight(t *testing.T) {
 	for th, want := range map[uint64]float64{0: 1, 0xc0000000000000: 4, 0xfd70a400000000: 100.00009536752259} {
-		if got := weight(th); got != want {
+		if got := Weight(th); got != want {
 			t.Errorf("th %014x: weight %v, want %v", th, got, want)
 		}
 	}

@@ -10,9 +10,12 @@ import (
 // `ot=th` can express: 14 hex digits, 2^56.
 const thresholds = 1 << 56
 
-// weight returns the number of requests that one request sampled with
-// threshold t stands for, 2^56/(2^56-t).
-func weight(t uint64) float64 { return thresholds / float64(thresholds-t) }
+// Weight returns the number of requests that one request sampled with threshold
+// T stands for, 2^56/(2^56-T), at least 1. T is below 2^56; larger ones are
+// taken for the largest.
+func Weight(threshold uint64) float64 {
+	return thresholds / float64(thresholds-min(threshold, thresholds-1))
+}
 
 // Sample collects values of one quantity in ns. Its zero value is empty and
 // ready for use. What a Sample amounts to depends on which values it was given
@@ -113,7 +116,7 @@ func (s *Sample) Freeze() *Dist {
 	if d.cum != nil {
 		d.zeroWeight = 0
 		for i := range classes {
-			d.zeroWeight += float64(classes[i].zeros) * weight(classes[i].threshold)
+			d.zeroWeight += float64(classes[i].zeros) * Weight(classes[i].threshold)
 		}
 	}
 	return d
@@ -135,7 +138,7 @@ func (d *Dist) freezeWeighted(classes []class) {
 	squares := 0.0
 	for i := range classes {
 		c := &classes[i]
-		w := weight(c.threshold)
+		w := Weight(c.threshold)
 		for _, v := range c.values {
 			items = append(items, item{v, w})
 		}

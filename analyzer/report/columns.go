@@ -258,7 +258,7 @@ func name(h *analyzer.Hop) string {
 	if label == "" {
 		label = strings.TrimSpace(h.Callee + " " + h.Operation)
 	}
-	if label = printable(label); columns(label) == 0 {
+	if label = Printable(label); columns(label) == 0 {
 		return unknown
 	}
 	return label

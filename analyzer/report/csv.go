@@ -53,6 +53,7 @@ func csvRow(e *analyzer.Endpoint, h *analyzer.Hop) []csvCell {
 		{"slow_path_ratio", optional(h.SlowPath, number)},
 		{"after", csvText(strings.Join(h.After, " "))},
 		{"order", csvText(h.Order)},
+		{"overlaps", map[bool]string{true: "true"}[h.Overlaps]},
 		{"floor_ns", optional(h.Floor, integer)},
 		{"share_ns", optional(h.Share, integer)},
 		{"share_ratio", optional(h.ShareRatio, number)},
@@ -99,7 +100,7 @@ func csvText(s string) string {
 	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		s = "'" + s
 	}
-	return printable(s)
+	return Printable(s)
 }
 
 func integer(v int64) string { return strconv.FormatInt(v, 10) }

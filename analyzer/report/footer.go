@@ -38,7 +38,7 @@ func (s *sheet) hop(id string) *analyzer.Hop {
 func (s *sheet) called(id string) string {
 	h := s.hop(id)
 	if h == nil {
-		return printable(id)
+		return Printable(id)
 	}
 	if s.nameWidth > 0 {
 		return clip(name(h), s.nameWidth, s.dots)
@@ -48,7 +48,7 @@ func (s *sheet) called(id string) string {
 
 // title names the endpoint, its budget and how it fares today.
 func (s *sheet) title() (endpoint string, facts []string) {
-	endpoint = printable(strings.TrimSpace(s.e.Service + " " + s.e.Operation))
+	endpoint = Printable(strings.TrimSpace(s.e.Service + " " + s.e.Operation))
 	if endpoint == "" {
 		endpoint = unknown
 	}
@@ -82,6 +82,14 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	return endpoint, facts
 }
 
+// level names the quantile that verdicts go by.
+func (s *sheet) level() string {
+	if s.e.Percentile.Known {
+		return "P" + strconv.FormatFloat(s.e.Percentile.V, 'f', -1, 64)
+	}
+	return "P99"
+}
+
 func requests(n int) string {
 	if n == 1 {
 		return "1 request"
@@ -103,11 +111,11 @@ func (s *sheet) footer() []line {
 	lines = append(lines, line{"DATA", s.dataLine()})
 	for _, m := range s.e.Moves {
 		from, to := multiple(m.FromSlack, s.glyphs), multiple(m.ToSlack, s.glyphs)
-		lines = append(lines, line{"MOVE", fmt.Sprintf("%s could move from %s (%s its P99) to %s (%s).",
-			s.about(m.Amount), s.called(m.From), from, s.called(m.To), to)})
+		lines = append(lines, line{"MOVE", fmt.Sprintf("%s could move from %s (%s its %s) to %s (%s).",
+			s.about(m.Amount), s.called(m.From), from, s.level(), s.called(m.To), to)})
 	}
 	for _, w := range s.e.Warnings {
-		lines = append(lines, line{"WARNING", printable(w)})
+		lines = append(lines, line{"WARNING", Printable(w)})
 	}
 	return lines
 }
@@ -381,7 +389,7 @@ func count(n int, noun string) string {
 func closing(r *analyzer.Report) []line {
 	var lines []line
 	for _, o := range r.Others {
-		endpoint := printable(strings.TrimSpace(o.Service + " " + o.Operation))
+		endpoint := Printable(strings.TrimSpace(o.Service + " " + o.Operation))
 		lines = append(lines, line{"ALSO", endpoint + ": " + count(o.Traces, "request") + ", no table of its own."})
 	}
 	notes := map[string]analyzer.InputNote{}
@@ -395,16 +403,16 @@ func closing(r *analyzer.Report) []line {
 		switch note := notes[kind]; {
 		case n == 0:
 		case note.Text == "":
-			left = append(left, count(n, "span")+" ("+printable(kind)+")")
+			left = append(left, count(n, "span")+" ("+Printable(kind)+")")
 		case note.Count == n:
-			left = append(left, printable(note.Text))
+			left = append(left, Printable(note.Text))
 		default: // The note counts something else, such as traces.
-			left = append(left, count(n, "span")+" ("+printable(note.Text)+")")
+			left = append(left, count(n, "span")+" ("+Printable(note.Text)+")")
 		}
 	}
 	for _, n := range r.Input.Notes {
 		if n.Lost {
-			left = append(left, printable(n.Text))
+			left = append(left, Printable(n.Text))
 		}
 	}
 	if len(left) == 0 {
@@ -419,9 +427,9 @@ func closing(r *analyzer.Report) []line {
 			continue
 		}
 		if n.Text != "" {
-			kept = append(kept, printable(n.Text))
+			kept = append(kept, Printable(n.Text))
 		} else {
-			kept = append(kept, strconv.Itoa(n.Count)+" "+printable(n.Kind))
+			kept = append(kept, strconv.Itoa(n.Count)+" "+Printable(n.Kind))
 		}
 	}
 	if len(kept) > 0 {
@@ -429,7 +437,7 @@ func closing(r *analyzer.Report) []line {
 	}
 	sampling := "The numbers stand for all requests only as far as these traces do."
 	if r.Input.Sampling.Note != "" {
-		sampling += " " + printable(r.Input.Sampling.Note)
+		sampling += " " + Printable(r.Input.Sampling.Note)
 	}
 	return append(lines,
 		line{"SAMPLING", sampling},

@@ -87,6 +87,10 @@ func TestCSVHoldsEveryValueOfTheJSON(t *testing.T) {
 						if !sameNumber(cell, val.String()) {
 							t.Errorf("%s: %s is %q, in JSON %s", s.name, key, cell, val)
 						}
+					case bool:
+						if cell != strconv.FormatBool(val) {
+							t.Errorf("%s: %s is %q, in JSON %v", s.name, key, cell, val)
+						}
 					case string:
 						if cell != val && s.name != "names" {
 							t.Errorf("%s: %s is %q, in JSON %q", s.name, key, cell, val)

@@ -104,7 +104,7 @@ func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
 }
 
 // plain makes a cell printable, with plain spaces.
-func plain(cell string) string { return strings.ReplaceAll(printable(cell), glue, " ") }
+func plain(cell string) string { return strings.ReplaceAll(Printable(cell), glue, " ") }
 
 // widthOf returns the columns that cols take together.
 func (s *sheet) widthOf(cols []column) int {

@@ -44,13 +44,13 @@ func glyphsOf(o Options) glyphs {
 	return drawnGlyphs
 }
 
-// printable replaces every character that could steer a terminal, break a line
+// Printable replaces every character that could steer a terminal, break a line
 // or reorder text: C0 controls and DEL by their control pictures, which say
 // what was there; C1 controls, line separators and invisible format characters
 // (bidi overrides and isolates among them) by U+FFFD, as bytes that are no
 // UTF-8. The two joiners that emoji and Persian need stay, and so do the tags
 // that make regional flags.
-func printable(s string) string {
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		const joiner, nonJoiner, firstTag, lastTag = '\u200d', '\u200c', '\U000e0020', '\U000e007f'
 		switch {

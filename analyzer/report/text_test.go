@@ -122,8 +122,8 @@ func TestPrintableReplacesWhatSteersATerminal(t *testing.T) {
 		"bad \xff\xc3 bytes":           "bad \ufffd\ufffd bytes",
 		"می\u200cخواهم":                "می\u200cخواهم",
 	} {
-		if got := printable(in); got != want {
-			t.Errorf("printable(%q) = %q, want %q", in, got, want)
+		if got := Printable(in); got != want {
+			t.Errorf("Printable(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func exportFrames(n int) []byte {
 // oneTask returns a function that reads data as one block of its format, the
 // way a worker does, and gives the number of spans.
 func oneTask(format string, form shape, data []byte) func() int {
-	s, _ := Open(nil, nil, Options{})
+	s, _ := Open([]string{stdinName}, nil, Options{})
 	r := newReader(s.opts, &s.in)
 	spans := 0
 	r.emit = func(res result) bool {

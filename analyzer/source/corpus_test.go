@@ -95,8 +95,8 @@ func TestCorpusCounts(t *testing.T) {
 	unusable := map[string]string{
 		"dataprepper-test-request-no-spans.otlp.json":     "no spans",
 		"otlp2parquet-bad-malformed.otlp.json":            "no spans",
-		"otlp2parquet-bad-trace_invalid_base64.otlp.json": "bad_span",
-		"otlp2parquet-bad-trace_mixed_encoding.otlp.json": "bad_span",
+		"otlp2parquet-bad-trace_invalid_base64.otlp.json": "is neither hex nor base64",
+		"otlp2parquet-bad-trace_mixed_encoding.otlp.json": "could not be read",
 	}
 	counts := regexp.MustCompile(`(?m)^- traces (\d+), spans (\d+)`)
 	read := 0

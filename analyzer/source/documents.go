@@ -22,6 +22,8 @@ type block struct {
 	line int   // number of the first line, from 1
 	base int64 // offset of the first byte
 	last bool  // the file ends with it
+
+	failed bool // it is the last because the stream ended before its proper end
 }
 
 // blockSize is how much is read before a block is cut.
@@ -73,6 +75,7 @@ func (r *reader) document() {
 		r.format(r)
 	}
 	if r.json.err == nil && r.alien && !r.known {
+		r.reasons.add(trace.NoteBadLine, "nothing in it belongs to the format")
 		r.note(trace.NoteBadLine, nil)
 	}
 }
@@ -88,7 +91,7 @@ func (r *reader) readLines(b block) {
 		if line = bytes.TrimRight(trimStart(line), "\x00"); len(line) == 0 {
 			continue
 		}
-		first, before, noted := len(r.spans), r.notes, r.noted
+		first, before, noted, reasons := len(r.spans), r.notes, r.noted, r.reasons
 		r.notes, r.noted, r.holds = trace.Notes{}, 0, 1
 		r.json.resetBytes(line)
 		for r.json.err == nil {
@@ -102,13 +105,13 @@ func (r *reader) readLines(b block) {
 			r.notes, r.noted = before, noted+r.noted
 		} else {
 			clear(r.spans[first:])
-			r.spans, r.notes, r.noted = r.spans[:first], before, noted
-			kind := trace.NoteBadLine
-			if b.last && !found && errors.Is(err, io.ErrUnexpectedEOF) {
-				kind = trace.NoteTruncated
-			}
-			r.setHint(err)
-			r.note(kind, nil)
+			r.spans, r.notes, r.noted, r.reasons = r.spans[:first], before, noted, reasons
+			switch cut := b.last && !found && errors.Is(err, io.ErrUnexpectedEOF); {
+			case !cut:
+				r.noteBroken(trace.NoteBadLine, err)
+			case !b.failed:
+				r.noteBroken(trace.NoteTruncated, err)
+			} // else how the stream ended is reported by who opened it
 		}
 		r.json.err = nil
 		r.flushFull()
@@ -116,11 +119,10 @@ func (r *reader) readLines(b block) {
 	r.line = 0
 }
 
-// setHint keeps the first reason why something could not be read.
-func (r *reader) setHint(err error) {
-	if r.hint == "" {
-		r.hint = syntaxError(err).Error()
-	}
+// noteBroken counts something that could not be read to its end.
+func (r *reader) noteBroken(kind trace.NoteKind, err error) {
+	r.reasons.add(kind, reasonOf(err))
+	r.note(kind, nil)
 }
 
 // readDocuments reads JSON values one after the other. A syntax error costs the
@@ -145,15 +147,13 @@ func (r *reader) readDocuments(s *stream) {
 		case s.failed(): // the stream's error is reported by who opened it
 			return
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			r.setHint(err)
-			r.note(trace.NoteTruncated, nil)
+			r.noteBroken(trace.NoteTruncated, err)
 			return
 		default:
 			unread := r.json.dec.UnreadBuffer()
 			if next := bytes.TrimLeft(unread, " \t\r\n"); r.json.dec.StackDepth() > 0 || len(next) == 0 ||
 				next[0] != 0 && (!resumed || !closes(next[0])) {
-				r.setHint(err)
-				r.note(trace.NoteBadLine, nil)
+				r.noteBroken(trace.NoteBadLine, err)
 			} // else zeros between documents, or what closes the broken one
 			resumed = true
 			r.base += r.json.dec.InputOffset()
@@ -287,6 +287,7 @@ func (r *reader) readFrames(b block) {
 		}
 		err := r.readTracesData(msg)
 		switch {
+		case short && b.failed: // the stream's error is reported by who opened it
 		case short:
 			r.noteBroken(trace.NoteTruncated, io.ErrUnexpectedEOF)
 		case err != nil:
@@ -330,7 +331,7 @@ func (b *blocks) next() (block, bool) {
 		buf, err = readUpTo(b.s, buf, int64(cap(buf)-len(buf)))
 		if err != nil {
 			b.done = true
-			return block{data: buf, line: b.line, base: b.base, last: true}, len(buf) > 0
+			return block{data: buf, line: b.line, base: b.base, last: true, failed: b.s.failed()}, len(buf) > 0
 		}
 		if n := b.whole(buf); n > 0 {
 			next := block{data: buf[:n], line: b.line, base: b.base}

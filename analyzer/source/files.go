@@ -37,15 +37,24 @@ var (
 type inputFile struct {
 	name string
 	size int64 // 0 if unknown
+	err  error // why it cannot be read, if that is known already
 }
 
 // listFiles resolves files, folders, globs and "-" to files, in the order of the
 // inputs and by name inside a folder or glob. A file that is reached twice
-// stays at its first place.
-func listFiles(inputs []string) ([]inputFile, error) {
+// stays at its first place. What cannot be found has a place too, with the
+// reason.
+func listFiles(inputs []string) []inputFile {
 	var files []inputFile
 	seen := make(map[string]bool)
-	add := func(name string, info fs.FileInfo) {
+	add := func(name string, info fs.FileInfo, err error) {
+		if err != nil {
+			if !seen[name] {
+				seen[name] = true
+				files = append(files, inputFile{name: name, err: withoutPath(err)})
+			}
+			return
+		}
 		id, err := filepath.Abs(name)
 		if err != nil {
 			id = name
@@ -75,58 +84,52 @@ func listFiles(inputs []string) ([]inputFile, error) {
 		if _, err := os.Stat(input); errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(input, "*?[") {
 			matches, err := filepath.Glob(input)
 			if err != nil {
-				return nil, &FileError{input, fmt.Errorf("bad pattern: %w", err)}
+				err = fmt.Errorf("bad pattern: %w", err)
+			} else if len(matches) == 0 {
+				err = errors.New("no file matches this pattern")
 			}
-			if len(matches) == 0 {
-				return nil, &FileError{input, errors.New("no file matches this pattern")}
+			if err != nil {
+				add(input, nil, err)
+				continue
 			}
 			names = matches
 		}
 		for _, name := range names {
-			if err := walk(name, add); err != nil {
-				return nil, err
-			}
+			walk(name, add)
 		}
 	}
-	return files, nil
+	return files
 }
 
 // walk adds a file, or the trace files of a folder.
-func walk(name string, add func(string, fs.FileInfo)) error {
+func walk(name string, add func(string, fs.FileInfo, error)) {
 	info, err := os.Stat(name)
-	if err != nil {
-		return &FileError{name, withoutPath(err)}
-	}
-	if !info.IsDir() {
-		add(name, info)
-		return nil
+	if err != nil || !info.IsDir() {
+		add(name, info, err)
+		return
 	}
 	found := false
-	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return &FileError{path, withoutPath(err)}
+	visit := func(path string, _ fs.DirEntry, err error) error {
+		if err != nil { // a folder that cannot be listed
+			found = true
+			add(path, nil, err)
+			return nil
 		}
 		if !isTraceFile(path) {
 			return nil
 		}
-		info, err := os.Stat(path) // follows links, unlike entry
-		if err != nil {
-			return &FileError{path, withoutPath(err)}
-		}
-		if !info.IsDir() {
+		info, err := os.Stat(path) // follows links, unlike the entry
+		if err != nil || !info.IsDir() {
 			found = true
-			add(path, info)
+			add(path, info, err)
 		}
 		return nil
-	})
-	if err != nil {
-		return err
 	}
+	_ = filepath.WalkDir(name, visit) // visit returns no error
 	if !found {
-		return &FileError{name, fmt.Errorf("no trace files in this folder (looked for *%s, plain or with %s)",
-			strings.Join(extensions, ", *"), strings.Join(packedExtensions, " or "))}
+		add(name, nil, fmt.Errorf("no trace files in this folder (looked for *%s, plain or with %s)",
+			strings.Join(extensions, ", *"), strings.Join(packedExtensions, " or ")))
 	}
-	return nil
 }
 
 func isTraceFile(path string) bool {
@@ -149,7 +152,13 @@ func withoutPath(err error) error {
 
 // open opens a file for reading.
 func (f inputFile) open(stdin io.Reader) (io.ReadCloser, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
 	if f.name == stdinName {
+		if stdin == nil {
+			return nil, errors.New("there is no standard input")
+		}
 		return io.NopCloser(stdin), nil
 	}
 	file, err := os.Open(f.name)

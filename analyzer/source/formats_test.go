@@ -721,6 +721,97 @@ func TestStdouttrace(t *testing.T) {
 	})
 }
 
+// TestTailSamplingMarksOfTheScope holds that a mark on a scope is on all of its
+// spans and on no others, wherever the scope stands among its members.
+func TestTailSamplingMarksOfTheScope(t *testing.T) {
+	const mark = `"attributes":[{"key":"x","value":{"stringValue":"y"}},{"key":"tailsampling.policy","value":{"stringValue":"slow"}}]`
+	const marked = `"scope":{"name":"n",` + mark + `}`
+	spans := func(ids ...string) string {
+		list := make([]string, len(ids))
+		for i, id := range ids {
+			list[i] = otlpSpan(id, "")
+		}
+		return `"spans":[` + strings.Join(list, ",") + `]`
+	}
+	resource := `"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"svc"}}]}`
+	doc := func(scopes ...string) string {
+		list := `"scopeSpans":[{` + strings.Join(scopes, "},{") + `}]`
+		return `[{` + resource + `,` + list + `}]`
+	}
+	late := func(scopes ...string) string {
+		return `[{"scopeSpans":[{` + strings.Join(scopes, "},{") + `}],` + resource + `}]`
+	}
+	const (
+		one      = "a/1 svc|op unspecified 100+100"
+		two      = "a/2 svc|op unspecified 100+100"
+		three    = "a/3 svc|op unspecified 100+100"
+		oneTail  = one + " tail"
+		twoTail  = two + " tail"
+		likeTail = `"scope":{"name":"tailsampling.policy","attributes":[{"key":"tail"},{"key":"db.system","value":{"stringValue":"x"}}]}`
+	)
+	for _, c := range []readCase{
+		{"before the spans", doc(marked + "," + spans("1", "2")), []string{oneTail, twoTail}, nil},
+		{"behind the spans", doc(spans("1", "2") + "," + marked), []string{oneTail, twoTail}, nil},
+		{"between spans", doc(spans("1") + "," + marked + "," + spans("2")), []string{oneTail, twoTail}, nil},
+		{"and the resource behind", late(spans("1")+","+marked, spans("3")), []string{oneTail, three}, nil},
+		{"on the first scope only", doc(marked+","+spans("1"), spans("3")), []string{oneTail, three}, nil},
+		{"on the last scope only", doc(spans("3"), spans("1")+","+marked), []string{three, oneTail}, nil},
+		{"on one without spans", doc(marked, spans("3")), []string{three}, nil},
+		{"on a scope whose name stands behind", doc(strings.Replace(marked, `"name":"n",`, ``, 1) + "," + spans("1")), []string{oneTail}, nil},
+		{"an old library", doc(strings.Replace(marked, "scope", "instrumentationLibrary", 1) + "," + spans("1")), []string{oneTail}, nil},
+		{"other attributes are not the spans'", doc(likeTail + "," + spans("1")), []string{one}, nil},
+		{"null", doc(`"scope":null,` + spans("1")), []string{one}, nil},
+		{"of another type", doc(`"scope":[{` + mark + `}],` + spans("1")), []string{one}, nil},
+	} {
+		for format, in := range map[string]string{
+			"otlp-json": `{"resourceSpans":` + c.in + `}`,
+			"tempo":     `{"batches":` + c.in + `}`,
+			"jaeger-v3": `{"result":{"resourceSpans":` + c.in + `}}`,
+		} {
+			c.in = in
+			runCases(t, format, []readCase{c})
+			c.in = in + "\n" + in // as lines
+			c.want = append(slices.Clone(c.want), c.want...)
+			runCases(t, format, []readCase{c})
+			c.want = c.want[:len(c.want)/2]
+		}
+	}
+
+	scope := func(attrs ...[]byte) []byte { return sub(1, str(1, "n"), join(attrs...)) }
+	policy := protoAttr(3, "tailsampling.policy", str(1, "slow"))
+	service := sub(1, protoAttr(1, "service.name", str(1, "svc")))
+	runCases(t, "otlp-proto", []readCase{
+		{"before the spans", string(sub(1, service, sub(2, scope(policy), protoSpan(1), protoSpan(2)))), []string{oneTail, twoTail}, nil},
+		{"behind the spans", string(sub(1, service, sub(2, protoSpan(1), protoSpan(2), scope(policy)))), []string{oneTail, twoTail}, nil},
+		{"and the resource behind", string(sub(1, sub(2, protoSpan(1), scope(policy)), sub(2, protoSpan(3)), service)), []string{oneTail, three}, nil},
+		{"with lengths before", frame(sub(1, sub(2, protoSpan(1), scope(policy)), service)) + frame(protoData(protoSpan(3))), []string{oneTail, three}, nil},
+		{"on the last scope only", string(sub(1, service, sub(2, protoSpan(3)), sub(2, scope(policy), protoSpan(1)))), []string{three, oneTail}, nil},
+		{"an old library", string(sub(1, service, sub(1000, scope(policy), protoSpan(1)))), []string{oneTail}, nil},
+		{"other fields", string(sub(1, service, sub(2, scope(protoAttr(2, "tailsampling.policy", str(1, "x"))), protoSpan(3)))), []string{three}, nil},
+		{"a broken scope", string(sub(1, service, sub(2, sub(1, sub(3, []byte{0xff})), protoSpan(3)))), []string{three}, []string{"bad_attribute"}},
+	})
+}
+
+// TestScopeBehindManySpansMarksAllOfThem has more spans than fit a batch.
+func TestScopeBehindManySpansMarksAllOfThem(t *testing.T) {
+	spans := make([]string, 2*batchSpans+1)
+	for i := range spans {
+		spans[i] = otlpSpan(fmt.Sprintf("%x", i+1), "")
+	}
+	doc := strings.TrimSuffix(otlp(spans...), `}]}]}`) + `,"scope":{"attributes":[{"key":"tailsampling.policy"}]}}]}]}`
+	for name, in := range map[string]string{"a document": doc, "a line": doc + "\n" + otlp()} {
+		got := readStdin(t, Options{}, in, "-")
+		if len(got.spans) != len(spans) {
+			t.Fatalf("%s: %d spans, notes %v", name, len(got.spans), got.notes.List())
+		}
+		for _, s := range got.spans {
+			if !s.Is(trace.FlagTailSampled) {
+				t.Fatalf("%s: no mark on %s", name, show(s))
+			}
+		}
+	}
+}
+
 // The protobuf messages of the tests are built from these.
 
 func join(fields ...[]byte) []byte { return bytes.Join(fields, nil) }

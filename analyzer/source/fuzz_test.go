@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -44,12 +47,7 @@ func fuzzReader(f *testing.F, format string, seeds ...string) {
 				if s.Desc == nil || s.TraceID.IsZero() || s.ID.IsZero() {
 					t.Fatalf("span %+v has no description or no id", s)
 				}
-				if s.Is(trace.FlagUnmeasured) && s.Duration != 0 {
-					t.Errorf("an unmeasured span has a duration: %s", show(s))
-				}
-				if s.Start < 0 || s.Duration > 0 && s.End() < 0 {
-					t.Errorf("times overflow: %s", show(s))
-				}
+				holdTimes(t, s)
 				if len(s.Desc.Operation) > 4*limits.MaxString {
 					t.Errorf("an operation of %d bytes", len(s.Desc.Operation))
 				}
@@ -60,6 +58,13 @@ func fuzzReader(f *testing.F, format string, seeds ...string) {
 			if len(errs) > 1 {
 				t.Errorf("more than one error for a file: %v", errs)
 			}
+			// Whatever the content, the error of the file is one line of text.
+			if len(spans) == 0 {
+				got := readStdin(t, limits, string(content), "-")
+				if len(got.errs) != 1 || strings.ContainsFunc(got.errs[0].Error(), unicode.IsControl) || !utf8.ValidString(got.errs[0].Error()) {
+					t.Errorf("errors %q, want one in one line", got.errs)
+				}
+			}
 		}
 	})
 }
@@ -68,13 +73,15 @@ func FuzzOTLPJSON(f *testing.F) {
 	doc := otlp(otlpSpan("1", `,"kind":2,"parentSpanId":"2","links":[{"traceId":"a","spanId":"9"}],"status":{"code":2},"traceState":"ot=th:8"`+
 		attributes(`{"key":"http.route","value":{"stringValue":"/u/{id}"}},{"value":{"doubleValue":0.8},"key":"latency_budget.limit"}`)))
 	fuzzReader(f, "otlp-json", doc, doc+"\n"+doc+"\n", "["+doc+"]", doc+"\n{broken\n"+doc, "\x00\x00"+doc,
+		`{"resourceSpans":[{"scopeSpans":[{"spans":[`+otlpSpan("1", "")+`],"scope":{"attributes":[{"key":"tailsampling.policy"}]}}]}]}`,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ="}]}],"resource":{}}]}`,
 		gzipped(doc), zstded(doc))
 }
 
 func FuzzOTLPProto(f *testing.F) {
 	msg := protoData(protoSpan(1, protoAttr(9, "http.status_code", varint(3, 504)), sub(13, str(1, protoID(0xa, 16)), str(2, protoID(9, 8)))))
-	fuzzReader(f, formatProto, string(msg), frame(msg)+frame(msg), string(msg)+string(msg))
+	scope := sub(1, sub(2, protoSpan(1), sub(1, protoAttr(3, "tailsampling.policy", str(1, "slow")))))
+	fuzzReader(f, formatProto, string(msg), string(scope), frame(msg)+frame(msg), string(msg)+string(msg))
 }
 
 func FuzzJaeger(f *testing.F) {

@@ -1,8 +1,6 @@
 package source
 
 import (
-	"math"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -172,10 +170,8 @@ type jaegerSpan struct {
 }
 
 func (r *reader) readJaegerSpan() {
-	if !r.json.enter('{') {
-		if r.json.err == nil {
-			r.badSpan()
-		}
+	if kind := r.json.peek(); !r.json.enter('{') {
+		r.notSpan(kind)
 		return
 	}
 	r.begin()
@@ -192,11 +188,11 @@ func (r *reader) jaegerSpanMember(name []byte, span *jaegerSpan) {
 	d := &r.draft
 	switch string(name) {
 	case "traceID":
-		d.trace = r.readID(d.span.TraceID[:], true)
+		d.trace = r.readID(traceIDPart, d.span.TraceID[:], true)
 	case "spanID":
-		d.id = r.readID(d.span.ID[:], true)
+		d.id = r.readID(spanIDPart, d.span.ID[:], true)
 	case "parentSpanID":
-		d.parent = r.readID(span.parentID[:], true)
+		d.parent = r.readID(otherPart, span.parentID[:], true)
 	case "operationName":
 		if kind, text := r.json.scalar(); kind == '"' {
 			r.setName(text)
@@ -204,9 +200,9 @@ func (r *reader) jaegerSpanMember(name []byte, span *jaegerSpan) {
 	case "references":
 		r.readReferences(d)
 	case "startTime":
-		span.start, d.start = r.readInteger()
+		span.start, d.start = r.readInteger(startPart)
 	case "duration":
-		span.duration, d.duration = r.readInteger()
+		span.duration, d.duration = r.readInteger(durationPart)
 	case "tags", "tag":
 		r.readTags(&r.attrs)
 	case "processID":
@@ -235,7 +231,7 @@ func (r *reader) finishJaegerSpan(span *jaegerSpan, waiting bool) bool {
 	if span.start >= minMillis && span.start < maxMillis {
 		unit = 1e6
 	}
-	d.setScaled(span.start, span.duration, unit)
+	r.setScaled(span.start, span.duration, unit)
 	if !span.parentID.IsZero() {
 		// The weakest of the references: what CHILD_OF replaced.
 		d.refs = append(d.refs, ref{trace: d.span.TraceID, span: span.parentID})
@@ -249,17 +245,6 @@ func (r *reader) finishJaegerSpan(span *jaegerSpan, waiting bool) bool {
 		span.process = noProcess
 	}
 	return r.finish(span.res, waiting)
-}
-
-// setScaled sets start and duration given in units of unit ns.
-func (d *draft) setScaled(start, duration, unit int64) {
-	limit := math.MaxInt64 / unit
-	if start < 0 || start > limit || duration > limit || duration < -limit ||
-		start*unit > math.MaxInt64-max(0, duration*unit) {
-		d.badTime = true
-		return
-	}
-	d.span.Start, d.span.Duration = start*unit, duration*unit
 }
 
 func (r *reader) readReferences(d *draft) {
@@ -277,9 +262,9 @@ func (r *reader) readReferences(d *draft) {
 				_, text := r.json.scalar()
 				to.follows = string(text) == "FOLLOWS_FROM"
 			case "traceID":
-				r.readID(to.trace[:], true)
+				r.readID(otherPart, to.trace[:], true)
 			case "spanID":
-				r.readID(to.span[:], true)
+				r.readID(otherPart, to.span[:], true)
 			default:
 				r.json.skip()
 			}

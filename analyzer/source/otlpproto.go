@@ -2,6 +2,7 @@ package source
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"unicode/utf8"
@@ -101,12 +102,6 @@ func (r *reader) readTracesData(msg []byte) error {
 	return nil
 }
 
-// noteBroken counts a message that could not be read to its end.
-func (r *reader) noteBroken(kind trace.NoteKind, err error) {
-	r.setHint(err)
-	r.note(kind, nil)
-}
-
 // readResourceSpansProto reads a ResourceSpans.
 func (r *reader) readResourceSpansProto(msg []byte) error {
 	var rs resourceSpans
@@ -121,7 +116,7 @@ func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
 		if err != nil {
 			if cut := cutField(msg, 2); cut != nil {
 				r.awaitResource(rs)
-				_ = r.walkScopeSpans(cut, rs)
+				_ = r.readScopeSpansProto(cut, rs)
 			}
 			return err
 		}
@@ -138,7 +133,7 @@ func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
 			r.setResource(rs, r.resAttrs.Resource(r.cache))
 		case 2, 1000: // scope_spans; instrumentation_library_spans before OTLP 0.15
 			r.awaitResource(rs)
-			if err := r.walkScopeSpans(f.bytes, rs); err != nil {
+			if err := r.readScopeSpansProto(f.bytes, rs); err != nil {
 				return err
 			}
 		}
@@ -146,18 +141,46 @@ func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
 	return nil
 }
 
-func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans) error {
+// readScopeSpansProto reads a ScopeSpans.
+func (r *reader) readScopeSpansProto(msg []byte, rs *resourceSpans) error {
+	var sc scope
+	err := r.walkScopeSpans(msg, rs, &sc)
+	r.endScope(&sc)
+	return err
+}
+
+func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans, sc *scope) error {
 	for len(msg) > 0 && r.json.err == nil {
 		f, rest, err := nextField(msg)
 		if err != nil {
 			return err
 		}
 		msg = rest
-		if f.num == 2 && f.typ == protowire.BytesType {
+		if f.typ != protowire.BytesType {
+			continue
+		}
+		switch f.num {
+		case 1:
+			r.resAttrs.Reset()
+			if err := r.walkAttributes(f.bytes, 3, &r.resAttrs); err != nil {
+				r.note(trace.NoteBadAttribute, nil)
+			}
+			r.setScope(sc, r.resAttrs.TailSampled())
+		case 2:
+			r.awaitScope(sc)
 			r.readSpanProto(f.bytes, rs)
 		}
 	}
 	return nil
+}
+
+// idFromProto is idFromBytes for the id p of the span being read.
+func (r *reader) idFromProto(p part, dst, raw []byte) idState {
+	state := idFromBytes(dst, raw)
+	if state == idBad {
+		r.blame(p, func() string { return fmt.Sprintf("has %d bytes, not %d", len(raw), len(dst)) })
+	}
+	return state
 }
 
 func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
@@ -166,6 +189,7 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)
 		if err != nil {
+			r.reasons.add(trace.NoteBadSpan, reasonOf(err))
 			r.note(trace.NoteBadSpan, d)
 			return
 		}
@@ -173,10 +197,10 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 		switch {
 		case f.num == 1 && f.typ == protowire.BytesType:
 			d.span.TraceID = trace.TraceID{}
-			d.trace = idFromBytes(d.span.TraceID[:], f.bytes)
+			d.trace = r.idFromProto(traceIDPart, d.span.TraceID[:], f.bytes)
 		case f.num == 2 && f.typ == protowire.BytesType:
 			d.span.ID = trace.SpanID{}
-			d.id = idFromBytes(d.span.ID[:], f.bytes)
+			d.id = r.idFromProto(spanIDPart, d.span.ID[:], f.bytes)
 		case f.num == 3 && f.typ == protowire.BytesType:
 			d.note(r.attrs.SetString(trace.AttrTraceState, f.bytes))
 		case f.num == 4 && f.typ == protowire.BytesType:
@@ -205,14 +229,8 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 			r.attrs.SetStatus(statusIsError(f.bytes))
 		}
 	}
-	startState, endState := timeOK, timeOK
-	if start > math.MaxInt64 {
-		startState = timeBad
-	}
-	if end > math.MaxInt64 {
-		endState = timeBad
-	}
-	d.setTimes(int64(start&math.MaxInt64), startState, int64(end&math.MaxInt64), endState)
+	// What is over the range stays so.
+	r.setTimes(int64(min(start, maxStart)), timeOK, int64(min(end, maxStart)), timeOK)
 	r.finish(rs.res, rs.waiting)
 }
 

@@ -29,6 +29,8 @@ type reader struct {
 	jaeger   jaegerProcesses
 	zipkin   zipkinParts
 
+	scopeFlags trace.Flags // of the scope whose spans are read
+
 	spans []trace.Span
 	room  int // capacity to begin a batch with
 	notes trace.Notes
@@ -93,6 +95,7 @@ func (d *draft) newRef(follows bool) *ref {
 func (r *reader) begin() *draft {
 	r.attrs.Reset()
 	r.draft = draft{refs: r.draft.refs[:0], notes: r.draft.notes[:0]}
+	r.draft.span.Flags = r.scopeFlags
 	return &r.draft
 }
 
@@ -324,14 +327,14 @@ func (r *reader) checkTime(p part, t int64, state timeState) timeState {
 func (r *reader) setScaled(start, duration, unit int64) {
 	d := &r.draft
 	d.last = durationPart
-	if start < 0 || start >= maxStart/unit {
+	if start < 0 || start > (maxStart-1)/unit {
 		if d.start == timeOK {
 			d.start = timeBad
 			r.blame(startPart, outOfRange(start))
 		}
 		start = 0
 	}
-	if duration <= -maxDuration/unit || duration >= maxDuration/unit {
+	if duration > (maxDuration-1)/unit || duration < -(maxDuration-1)/unit {
 		if d.duration == timeOK {
 			d.duration = timeBad
 			r.blame(durationPart, outOfRange(duration))

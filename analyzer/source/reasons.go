@@ -3,6 +3,7 @@ package source
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,8 +48,15 @@ func (w *reasons) merge(later *reasons) {
 	}
 }
 
-// losses are the kinds of notes that lose spans, in the order in which an error
-// tells them.
+// reasonOf returns the reason that an error of a decoder gives.
+func reasonOf(err error) string {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it ends inside a value"
+	}
+	return syntaxError(err).Error()
+}
+
+// losses are the kinds of notes that lose spans.
 var losses = []trace.NoteKind{trace.NoteBadLine, trace.NoteBadSpan, trace.NoteEmptyID, trace.NoteTruncated}
 
 // noSpans says why a file that could be read gave nothing. forced is the format
@@ -63,10 +71,7 @@ func noSpans(name, forced string, notes trace.Notes, why reasons, hint string) e
 		if !inBytes {
 			place = "line " + place
 		}
-		part := fmt.Sprintf("%s, first at %s", lossText(n.Kind, n.Count, inBytes), place)
-		if n.Kind == trace.NoteTruncated {
-			part = fmt.Sprintf("%s, at %s", lossText(n.Kind, n.Count, inBytes), place)
-		}
+		part := lossText(n.Kind, n.Count, inBytes) + " " + place
 		if reason := *why.of(n.Kind); reason != "" {
 			part += ": " + reason
 		}
@@ -94,26 +99,25 @@ func (forced formatError) Error() string {
 	return fmt.Sprintf("the content does not look like %s (--format)", string(forced))
 }
 
-// lossText says what n losses of a kind are.
+// lossText says what n losses of a kind are, up to the place of the first.
 func lossText(kind trace.NoteKind, n int, inBytes bool) string {
-	what, plural := "span", "s"
-	if n == 1 {
-		plural = ""
-	}
+	what, problem := "span", "could not be read"
 	switch kind {
-	case trace.NoteTruncated:
-		return "the content ends too early"
+	case trace.NoteTruncated: // a file has one end
+		return "the content is cut off, at"
 	case trace.NoteEmptyID:
-		if n == 1 {
-			return "1 span has no id"
+		if problem = "have no id"; n == 1 {
+			problem = "has no id"
 		}
-		return fmt.Sprintf("%d spans have no id", n)
 	case trace.NoteBadLine:
 		if what = "line"; inBytes {
 			what = "document"
 		}
 	}
-	return fmt.Sprintf("%d %s%s could not be read", n, what, plural)
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s %s, first at", n, what, problem)
 }
 
 // part is a piece of a span.
@@ -130,7 +134,11 @@ const (
 )
 
 var partNames = [numParts]string{
-	traceIDPart: "trace id", spanIDPart: "span id", startPart: "start time", endPart: "end time", durationPart: "duration",
+	traceIDPart:  "trace id",
+	spanIDPart:   "span id",
+	startPart:    "start time",
+	endPart:      "end time",
+	durationPart: "duration",
 }
 
 // blame keeps what is wrong with a part that loses the span; problem is asked

@@ -85,13 +85,19 @@ const (
 // format that the user named, or "".
 func sniff(s *stream, forced string) (format string, form shape, err error) {
 	head := s.peek(firstLook)
-	if err, _ := s.failure(); err != nil && len(head) == 0 {
-		return "", 0, err
-	}
 	if len(head) == 0 {
+		switch err, cut := s.failure(); {
+		case err != nil:
+			return "", 0, err
+		case cut:
+			return "", 0, fmt.Errorf("no spans: %w", errCutShort)
+		}
 		return "", 0, errEmpty
 	}
 	if forced == formatProto {
+		if beginsJSON(head) {
+			return "", 0, fmt.Errorf("no spans: %w: it begins like JSON", formatError(forced))
+		}
 		form, _ := protoShape(head)
 		return formatProto, form, nil
 	}
@@ -114,8 +120,11 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 			break
 		}
 		if len(looked) >= maxLook || s.err != nil {
-			if err, _ := s.failure(); err != nil {
+			switch err, cut := s.failure(); {
+			case err != nil:
 				return "", 0, err
+			case cut:
+				return "", 0, fmt.Errorf("no spans: %w", errCutShort)
 			}
 			return "", 0, unknownError(looked)
 		}

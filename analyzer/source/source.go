@@ -50,9 +50,10 @@ var _ trace.Source = (*Source)(nil)
 
 // Open makes a source of files, folders (read recursively: *.json, *.jsonl,
 // *.ndjson, *.pb, *.otlp, plain or with .gz or .zst), globs and "-" for stdin. A
-// file that is named twice is read once. An input that does not exist and an
-// unknown format are errors here; what is wrong inside files comes with the
-// batches.
+// file that is named twice is read once. The only errors are an unknown format
+// and an empty list of inputs. An input that cannot be used, because it does not
+// exist or for what it holds, is a [*FileError] at its place among the batches,
+// and the others are read all the same.
 func Open(inputs []string, stdin io.Reader, opts Options) (*Source, error) {
 	if opts.Format != "" && !slices.Contains(Formats(), opts.Format) {
 		return nil, fmt.Errorf("unknown format %q; valid are %s", opts.Format, strings.Join(Formats(), ", "))
@@ -69,11 +70,10 @@ func Open(inputs []string, stdin io.Reader, opts Options) (*Source, error) {
 	if opts.Workers <= 0 {
 		opts.Workers = runtime.GOMAXPROCS(0)
 	}
-	files, err := listFiles(inputs)
-	if err != nil {
-		return nil, err
+	if len(inputs) == 0 {
+		return nil, errors.New("no inputs: name files, folders or globs, or - for standard input")
 	}
-	return &Source{files: files, stdin: stdin, opts: opts}, nil
+	return &Source{files: listFiles(inputs), stdin: stdin, opts: opts}, nil
 }
 
 // openFile is a file while it is read.
@@ -90,6 +90,7 @@ type result struct {
 	spans []trace.Span
 	notes trace.Notes
 	hint  string
+	why   *reasons // at the end of a task
 	err   error
 }
 
@@ -149,6 +150,7 @@ func (s *Source) deliver(
 		spans int // of the current file
 		notes trace.Notes
 		hint  string
+		why   reasons
 		fail  error
 	)
 	for t := range receive(ctx, ordered) {
@@ -158,6 +160,9 @@ func (s *Source) deliver(
 			}
 			if hint == "" {
 				hint = res.hint
+			}
+			if res.why != nil {
+				why.merge(res.why)
 			}
 			if len(res.spans) == 0 && len(res.notes.List()) == 0 {
 				continue
@@ -176,12 +181,12 @@ func (s *Source) deliver(
 		}
 		t.file.Bytes = t.file.read.Load()
 		if fail == nil && spans == 0 {
-			fail = noSpans(t.file.Name, notes, hint)
+			fail = noSpans(t.file.Name, s.opts.Format, notes, why, hint)
 		}
 		if fail != nil && !yield(trace.Batch{}, &FileError{t.file.Name, fail}) {
 			return
 		}
-		spans, notes, hint, fail = 0, trace.Notes{}, "", nil
+		spans, notes, hint, why, fail = 0, trace.Notes{}, "", reasons{}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		yield(trace.Batch{}, err)
@@ -202,27 +207,6 @@ func receive[T any](ctx context.Context, from <-chan T) iter.Seq[T] {
 			}
 		}
 	}
-}
-
-// noSpans says why a file that could be read gave nothing.
-func noSpans(name string, notes trace.Notes, hint string) error {
-	var reasons []string
-	for _, n := range notes.List() {
-		place := strings.TrimPrefix(n.Where, name+":")
-		if line, ok := strings.CutPrefix(place, " "); ok {
-			place = line
-		} else {
-			place = "line " + place
-		}
-		reasons = append(reasons, fmt.Sprintf("%d × %s, first at %s", n.Count, n.Kind, place))
-	}
-	if hint != "" {
-		reasons = append(reasons, hint)
-	}
-	if len(reasons) == 0 {
-		return errors.New("no spans: the file is valid but holds none")
-	}
-	return fmt.Errorf("no spans: %s", strings.Join(reasons, "; "))
 }
 
 // dispatch hands out the tasks of one file; false ends the dispatcher.
@@ -272,6 +256,7 @@ func (s *Source) work(ctx context.Context, tasks <-chan *task) {
 		r.begin()
 		r.file, r.line, r.base, r.hint = t.file.Name, 0, 0, ""
 		r.spans, r.notes, r.noted, r.holds = nil, trace.Notes{}, 0, 0
+		r.reasons = reasons{}
 		r.json.resetBytes(nil)
 		r.format = jsonFormats[t.file.Format]
 		r.emit = func(res result) bool {
@@ -283,8 +268,8 @@ func (s *Source) work(ctx context.Context, tasks <-chan *task) {
 			}
 		}
 		t.run(r)
-		if r.hint != "" {
-			r.emit(result{hint: r.hint})
+		if why := r.reasons; r.hint != "" || why != (reasons{}) {
+			r.emit(result{hint: r.hint, why: &why})
 		}
 		close(t.out)
 	}
@@ -382,12 +367,16 @@ func (r *reader) readBlock(b block, form shape) {
 	b.release()
 }
 
+// errCutShort is the reason where compressed data is not whole.
+var errCutShort = errors.New("the compressed data is incomplete")
+
 // endContent hands out the rest and tells how the stream ended.
 func (r *reader) endContent(s *stream) {
 	err, cut := s.failure()
 	if cut {
-		r.note(trace.NoteTruncated, nil)
-		r.setHint(errors.New("the compressed data ends too early"))
+		r.line, r.base = 0, s.max-s.left
+		r.json.resetBytes(nil)
+		r.noteBroken(trace.NoteTruncated, errCutShort)
 	}
 	r.holds = 0
 	r.flush()

@@ -86,7 +86,6 @@ func TestInputsAreFilesFoldersGlobsAndStdin(t *testing.T) {
 		{[]string{in("*.json*")}, "a.jsonl b.json f.json.gz g.jsonl.zst x.json.bak"},
 		{[]string{in("b.json"), in("sub/../b.json"), in("[ab].*"), in("sub")}, "b.json a.jsonl c.ndjson d.otlp"},
 		{[]string{"-", in("b.json"), "-"}, "- b.json"},
-		{nil, ""},
 	} {
 		got := readStdin(t, Options{}, doc("f"), c.inputs...)
 		want := strings.TrimSuffix(c.want, " x.json.bak") // it is read, but holds nothing
@@ -99,26 +98,102 @@ func TestInputsAreFilesFoldersGlobsAndStdin(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNotThere(t *testing.T) {
-	dir := write(t, map[string]string{"empty/notes.txt": "x"})
+func TestOpenRefusesOnlyWhatTheCallerGotWrong(t *testing.T) {
 	for _, c := range []struct {
-		input, format string
-		want          string
+		inputs []string
+		format string
+		want   string
 	}{
-		{filepath.Join(dir, "missing.json"), "", "missing.json: no such file or directory"},
-		{filepath.Join(dir, "*.json"), "", "*.json: no file matches this pattern"},
-		{filepath.Join(dir, "[.json"), "", "[.json: bad pattern: syntax error in pattern"},
-		{filepath.Join(dir, "empty"), "", "empty: no trace files in this folder (looked for *.json, *.jsonl, *.ndjson, *.pb, *.otlp, " +
-			"plain or with .gz or .zst)"},
-		{dir, "xml", `unknown format "xml"; valid are jaeger, jaeger-v3, otlp-json, otlp-proto, stdouttrace, tempo, zipkin`},
+		{nil, "", "no inputs: name files, folders or globs, or - for standard input"},
+		{
+			[]string{"-"},
+			"xml",
+			`unknown format "xml"; valid are jaeger, jaeger-v3, otlp-json, otlp-proto, stdouttrace, tempo, zipkin`,
+		},
 	} {
-		_, err := Open([]string{c.input}, nil, Options{Format: c.format})
-		if err == nil || !strings.HasSuffix(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %q", c.input, err, c.want)
+		if _, err := Open(c.inputs, nil, Options{Format: c.format}); err == nil || err.Error() != c.want {
+			t.Errorf("%v: error %v, want %q", c.inputs, err, c.want)
 		}
 	}
-	if _, err := Open([]string{filepath.Join(dir, "missing.json")}, nil, Options{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v is no fs.ErrNotExist", err)
+	if _, err := Open([]string{"missing.json"}, nil, Options{}); err != nil {
+		t.Errorf("a missing file: %v, want it among the batches", err)
+	}
+}
+
+// TestInputsThatAreNotThereCostOnlyThemselves puts each kind of them between two
+// good files and holds the order.
+func TestInputsThatAreNotThereCostOnlyThemselves(t *testing.T) {
+	dir := write(t, map[string]string{
+		"a.json": otlp(otlpSpan("1", "")), "z.json": otlp(otlpSpan("2", "")), "empty/notes.txt": "x", "links/good.json": otlp(otlpSpan("3", "")),
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.Symlink("nowhere", in("links/broken.json")); err != nil {
+		t.Fatal(err)
+	}
+	for input, want := range map[string]struct {
+		name, reason string
+		more         []string // files that are read in spite of it
+	}{
+		"-":                       {"-", "there is no standard input", nil},
+		in("missing.json"):        {in("missing.json"), "no such file or directory", nil},
+		in("missing/x.json"):      {in("missing/x.json"), "no such file or directory", nil},
+		in("a.json/x.json"):       {in("a.json/x.json"), "not a directory", nil},
+		in("none*.json"):          {in("none*.json"), "no file matches this pattern", nil},
+		in("[.json"):              {in("[.json"), "bad pattern: syntax error in pattern", nil},
+		in("links"):               {in("links/broken.json"), "no such file or directory", []string{in("links/good.json")}},
+		in("links/*"):             {in("links/broken.json"), "no such file or directory", []string{in("links/good.json")}},
+		in("links/../links/x*on"): {in("links/../links/x*on"), "no file matches this pattern", nil},
+		in("empty"): {in("empty"), "no trace files in this folder (looked for *.json, *.jsonl, *.ndjson, *.pb, *.otlp, " +
+			"plain or with .gz or .zst)", nil},
+	} {
+		src, err := Open([]string{in("a.json"), input, input, in("z.json")}, nil, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", input, err)
+			continue
+		}
+		var got []string
+		for batch, err := range src.Batches(context.Background()) {
+			if err == nil {
+				got = append(got, batch.File.Name)
+				continue
+			}
+			var fileError *FileError
+			if !errors.As(err, &fileError) || fileError.Name != want.name || batch.File != nil {
+				t.Errorf("%s: error %v with batch %v, want one of %s alone", input, err, batch, want.name)
+			}
+			if strings.HasPrefix(want.reason, "no such file") != errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: whether %v is fs.ErrNotExist", input, err)
+			}
+			got = append(got, err.Error())
+		}
+		all := append([]string{in("a.json"), want.name + ": " + want.reason}, want.more...)
+		if diff := cmp.Diff(append(all, in("z.json")), got); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", input, diff)
+		}
+	}
+}
+
+func TestUnreadableFilesAndFoldersCostOnlyThemselves(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	dir := write(t, map[string]string{
+		"a.json": otlp(otlpSpan("1", "")), "b.json": "", "c/x.json": "", "d.json": otlp(otlpSpan("2", "")),
+	})
+	for _, name := range []string{"b.json", "c"} {
+		if err := os.Chmod(filepath.Join(dir, name), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() { _ = os.Chmod(filepath.Join(dir, "c"), 0o700) }() // so that it can be removed
+	got := readAll(t, Options{}, dir)
+	if got.names() != "a.json d.json" || len(got.errs) != 2 {
+		t.Errorf("read %s, errors %v", got.names(), got.errs)
+	}
+	for _, err := range got.errs {
+		if !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%v is no fs.ErrPermission", err)
+		}
 	}
 }
 
@@ -138,8 +213,8 @@ func TestUnusableFilesAreNamedErrorsAndCostOnlyThemselves(t *testing.T) {
 		"null spans":         {`{"resourceSpans":null}`, "no spans: the file is valid but holds none"},
 		"no batches":         {`{"batches":[]}`, "no spans: the file is valid but holds none"},
 		"no traces":          {`{"data":[],"total":0,"errors":null}`, "no spans: the file is valid but holds none"},
-		"only garbage ids":   {otlp(otlpSpan("zzz", "")), "no spans: 1 × bad_span, first at byte"},
-		"only a broken line": {good[:100], "no spans: 1 × truncated, first at byte"},
+		"only garbage ids":   {otlp(otlpSpan("zzz", "")), `no spans: 1 span could not be read, first at byte`},
+		"only a broken line": {good[:100], `no spans: the content is cut off, at byte 99: it ends inside a value`},
 		"Tempo search": {
 			`{"traces":[{"traceID":"a","rootServiceName":"x"}],"metrics":{}}`,
 			"this is a search result of Tempo, which has no spans; fetch the traces by id",
@@ -204,8 +279,10 @@ func TestForcedFormat(t *testing.T) {
 		if format == "otlp-json" || format == "tempo" || format == "jaeger-v3" {
 			continue
 		}
-		if got := readStdin(t, Options{Format: format}, doc, "-"); len(got.spans) != 0 || len(got.errs) != 1 {
-			t.Errorf("%s: %d spans, errors %v; want one error", format, len(got.spans), got.errs)
+		got := readStdin(t, Options{Format: format}, doc, "-")
+		want := "-: no spans: the content does not look like " + format + " (--format): "
+		if len(got.spans) != 0 || len(got.errs) != 1 || !strings.HasPrefix(got.errs[0].Error(), want) {
+			t.Errorf("%s: %d spans, errors %v; want one with %q", format, len(got.spans), got.errs, want)
 		}
 	}
 }
@@ -266,6 +343,137 @@ func TestCompressedDataThatEndsEarlyKeepsWhatWasRead(t *testing.T) {
 		if len(got.spans) == 0 || got.notes.Count(trace.NoteTruncated) == 0 || len(got.errs) > 0 {
 			t.Errorf("%s: %d spans, notes %v, errors %v", name, len(got.spans), got.notes.List(), got.errs)
 		}
+	}
+}
+
+// TestCutCompressedDataCountsOnce cuts every shape everywhere in its compressed
+// form: however the cut shows further up, it is one.
+func TestCutCompressedDataCountsOnce(t *testing.T) {
+	line := otlp(otlpSpan("1", "")) + "\n"
+	for name, content := range map[string]string{
+		"lines": strings.Repeat(line, 3), "document": otlp(otlpSpan("1", ""), otlpSpan("2", "")),
+		"message": string(protoData(protoSpan(1))), "frames": strings.Repeat(frame(protoData(protoSpan(1))), 3),
+		"long lines": string(exportOTLP(3)),
+	} {
+		packed := gzipped(content)
+		step := max(1, len(packed)/100)
+		for n := 30; n < len(packed); n += step {
+			got := readStdin(t, Options{}, packed[:n], "-")
+			if len(got.spans) > 0 && got.notes.Count(trace.NoteTruncated) != 1 || got.notes.Count(trace.NoteBadLine) > 0 {
+				t.Fatalf("%s cut at byte %d of %d: notes %v", name, n, len(packed), got.notes.List())
+			}
+		}
+	}
+}
+
+// TestErrorsWithoutSpansSayWhatWasWrong has one case for each way to lose a span.
+func TestErrorsWithoutSpansSayWhatWasWrong(t *testing.T) {
+	otlpWith := func(more string) string { return otlp(otlpSpan("1", more)) }
+	jaeger := func(more string) string {
+		return `{"data":[{"spans":[{"traceID":"a","spanID":"1","startTime":1,"duration":2` + more + `}]}]}`
+	}
+	zipkin := func(more string) string { return `[{"traceId":"a","id":"1","timestamp":1,"duration":2` + more + `}]` }
+	stdout := func(more string) string {
+		return `{"SpanContext":{"TraceID":"aa","SpanID":"1"},"StartTime":"2024-02-06T11:15:06Z","EndTime":"2024-02-06T11:15:07Z"` + more + `}`
+	}
+	proto := func(traceID string, start, end uint64) string {
+		return string(protoData(sub(2, fixed(8, end), fixed(7, start), str(2, protoID(1, 8)), str(1, traceID))))
+	}
+	for in, want := range map[string]string{
+		// Ids.
+		otlpWith(`,"traceId":"!!!INVALID_BASE64!!!"`):                `trace id "!!!INVALID_BASE64!!!" is neither hex nor base64`,
+		otlpWith(`,"traceId":"?` + strings.Repeat("x\\n", 99) + `"`): `trace id "?x\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx…" is neither hex nor base64`,
+		otlpWith(`,"traceId":"` + strings.Repeat("é", 99) + `"`):     `trace id "éééééééééééé…" is neither hex nor base64`,
+		otlpWith(`,"spanId":"0123456789abcdef0"`):                    `span id "0123456789abcdef0" has 17 hex digits, more than 16`,
+		otlpWith(`,"spanId":"SGVsbG8"`):                              `span id "SGVsbG8" is no hex, and base64 of 5 bytes instead of 8`,
+		otlpWith(`,"spanId":7`):                                      `span id is a number, not a text`,
+		otlpWith(`,"spanId":{}`):                                     `span id is an object, not a text`,
+		otlpWith(`,"parentSpanId":"?","spanId":[]`):                  `span id is an array, not a text`,
+		jaeger(`,"spanID":"?"`):                                      `span id "?" is neither hex nor base64`,
+		zipkin(`,"traceId":"?"`):                                     `trace id "?" is neither hex nor base64`,
+		stdout(`,"SpanContext":{"TraceID":"aa","SpanID":true}`):      `span id is a boolean, not a text`,
+		proto("short", 1, 2):                                         `trace id has 5 bytes, not 16`,
+		// Times.
+		otlpWith(`,"startTimeUnixNano":"2024-01-01T00:00:00Z"`): `start time "2024-01-01T00:00:00Z" is no number`,
+		otlpWith(`,"endTimeUnixNano":1.5`):                      `end time "1.5" is out of range or no whole number`,
+		otlpWith(`,"endTimeUnixNano":"9223372036854775808"`):    `end time "9223372036854775808" is out of range or no whole number`,
+		otlpWith(`,"endTimeUnixNano":"1e999"`):                  `end time "1e999" is out of range or no whole number`,
+		otlpWith(`,"endTimeUnixNano":false`):                    `end time is a boolean, not a number`,
+		otlpWith(`,"startTimeUnixNano":"-5"`):                   `start time -5 is out of range`,
+		otlpWith(`,"endTimeUnixNano":"4611686018427387903"`):    `duration 4611686018427387803 is out of range`,
+		proto(protoID(1, 16), 1<<63, 2):                         `start time 4611686018427387904 is out of range`,
+		jaeger(`,"duration":"x"`):                               `duration "x" is no number`,
+		jaeger(`,"startTime":-1`):                               `start time -1 is out of range`,
+		zipkin(`,"duration":1000000000000000000`):               `duration 1000000000000000000 is out of range`,
+		stdout(`,"StartTime":"yesterday"`):                      `start time "yesterday" is no time of RFC 3339`,
+		stdout(`,"EndTime":"9999-01-01T00:00:00Z"`):             `end time "9999-01-01T00:00:00Z" is out of range`,
+		stdout(`,"EndTime":7`):                                  `end time is a number, not a text`,
+		// Kinds of values.
+		otlp("7"):                    `it is a number, not an object`,
+		`{"data":[{"spans":["x"]}]}`: `it is a text, not an object`,
+	} {
+		got := readStdin(t, Options{}, in, "-")
+		if len(got.errs) != 1 || len(got.spans) > 0 {
+			t.Errorf("%s: %d spans, errors %v, want one", in, len(got.spans), got.errs)
+			continue
+		}
+		text := got.errs[0].Error()
+		if !strings.HasPrefix(text, "-: no spans: 1 span could not be read, first at byte ") || !strings.HasSuffix(text, ": "+want) {
+			t.Errorf("%s:\n%s\nwant the reason %s", in, text, want)
+		}
+	}
+	broken := `{"resourceSpans":[{"scope` + "\n"
+	for in, want := range map[string]string{
+		otlp(otlpSpan("", "")):                         "1 span has no id, first at byte 213: the span id is missing or zero",
+		otlp(otlpSpan("0", ""), otlpSpan("00", "")):    "2 spans have no id, first at byte 214: the span id is missing or zero",
+		otlp(otlpSpan("1", `,"traceId":null`)):         "1 span has no id, first at byte 229: the trace id is missing or zero",
+		`{"resourceSpans":[]}` + "\n" + broken + "x\n": "2 lines could not be read, first at line 2: it ends inside a value",
+		`{"resourceSpans":[]}` + "\n" + broken + otlp(otlpSpan("?", "")) + "\n": "1 line could not be read, first at line 2: it ends inside a value; " +
+			`1 span could not be read, first at line 3: span id "?" is neither hex nor base64`,
+		// What a line that is lost as a whole was about to say does not count.
+		otlp(otlpSpan("?", "")) + "}\n" + otlp(otlpSpan("", `,"kind":99`)) + "\n": "1 line could not be read, first at line 1: invalid character '}' at start of value; " +
+			"1 span has no id, first at line 2: the span id is missing or zero",
+		otlp(otlpSpan("1", ""))[:150]:          "the content is cut off, at byte 147: it ends inside a value",
+		gzipped(otlp(otlpSpan("1", "")))[:60]:  "the compressed data is incomplete",
+		gzipped(otlp(otlpSpan("1", "")))[:12]:  "the compressed data is incomplete",
+		gzipped(otlp(otlpSpan("1", "")))[:140]: "the content is cut off, at byte ",
+	} {
+		got := readStdin(t, Options{}, in, "-")
+		if len(got.errs) != 1 || !strings.HasPrefix(got.errs[0].Error(), "-: no spans: "+want) {
+			t.Errorf("%s:\n%v\nwant %s", in, got.errs, want)
+		}
+	}
+}
+
+// TestWrongFormatIsNamed forces every format on the content of every other one
+// that it does not share a reader with.
+func TestWrongFormatIsNamed(t *testing.T) {
+	contents := map[string]string{
+		"otlp-json":   otlp(otlpSpan("1", "")),
+		"otlp-proto":  string(protoData(protoSpan(1))),
+		"jaeger":      `{"data":[{"spans":[{"traceID":"a","spanID":"1","startTime":1,"duration":2}]}]}`,
+		"zipkin":      `[{"traceId":"a","id":"1","timestamp":1,"duration":2}]`,
+		"stdouttrace": `{"SpanContext":{"TraceID":"aa","SpanID":"1"},"StartTime":"2024-02-06T11:15:06Z","EndTime":"2024-02-06T11:15:07Z"}`,
+	}
+	for format := range contents {
+		for name, content := range contents {
+			got := readStdin(t, Options{Format: format}, content, "-")
+			if name == format {
+				if len(got.spans) != 1 || len(got.errs) > 0 {
+					t.Errorf("%s: %d spans, errors %v", name, len(got.spans), got.errs)
+				}
+				continue
+			}
+			want := "no spans: the content does not look like " + format + " (--format): "
+			if len(got.errs) != 1 || len(got.spans) > 0 || !strings.Contains(got.errs[0].Error(), want) {
+				t.Errorf("%s read as %s: %d spans, errors %v; want %q", name, format, len(got.spans), got.errs, want)
+			}
+		}
+	}
+	// A span that cannot be read is no reason to doubt the format.
+	got := readStdin(t, Options{Format: "otlp-json"}, otlp(otlpSpan("?", "")), "-")
+	if len(got.errs) != 1 || strings.Contains(got.errs[0].Error(), "--format") {
+		t.Errorf("errors %v", got.errs)
 	}
 }
 
@@ -413,13 +621,14 @@ func TestLargeDocumentsComeInBatches(t *testing.T) {
 	for i := range spans {
 		spans[i] = otlpSpan(fmt.Sprintf("%x", i+1), "")
 	}
-	got := readStdin(t, Options{}, otlp(spans...), "-")
+	doc := strings.Replace(otlp(spans...), `{"spans":`, `{"scope":{},"spans":`, 1)
+	got := readStdin(t, Options{}, doc, "-")
 	if diff := cmp.Diff([]int{batchSpans, batchSpans, batchSpans}, got.counts); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	// Spans before their resource must wait, all others must not.
+	// Spans before their resource or scope must wait, all others must not.
 	late := `{"resourceSpans":[{"scopeSpans":[{"spans":[` + strings.Join(spans[:batchSpans+5], ",") + `]}],` +
-		`"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"svc"}}]}},` + otlp(spans...)[len(`{"resourceSpans":[`):]
+		`"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"svc"}}]}},` + doc[len(`{"resourceSpans":[`):]
 	got = readStdin(t, Options{}, late, "-")
 	if diff := cmp.Diff([]int{batchSpans + 5, batchSpans, batchSpans, batchSpans}, got.counts); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)

@@ -16,10 +16,8 @@ func readStdouttrace(r *reader) {
 		}
 		return
 	}
-	if !r.json.enter('{') {
-		if r.json.err == nil {
-			r.badSpan()
-		}
+	if kind := r.json.peek(); !r.json.enter('{') {
+		r.notSpan(kind)
 		return
 	}
 	d := r.begin()
@@ -43,9 +41,9 @@ func readStdouttrace(r *reader) {
 		case "SpanKind":
 			r.readKind(d)
 		case "StartTime":
-			start, startState = r.readRFC3339()
+			start, startState = r.readRFC3339(startPart)
 		case "EndTime":
-			end, endState = r.readRFC3339()
+			end, endState = r.readRFC3339(endPart)
 		case "Attributes":
 			r.readStdoutAttributes(&r.attrs)
 		case "Links":
@@ -65,7 +63,7 @@ func readStdouttrace(r *reader) {
 		return
 	}
 	r.known = true
-	d.setTimes(start, startState, end, endState)
+	r.setTimes(start, startState, end, endState)
 	r.finish(res, false)
 }
 
@@ -80,9 +78,9 @@ func (r *reader) readSpanContext(traceID, spanID []byte, own bool) (traceState, 
 	for r.json.more() {
 		switch string(r.json.name()) {
 		case "TraceID":
-			traceState = r.readID(traceID, false)
+			traceState = r.readID(idPart(own, traceIDPart), traceID, false)
 		case "SpanID":
-			spanState = r.readID(spanID, false)
+			spanState = r.readID(idPart(own, spanIDPart), spanID, false)
 		case "TraceState":
 			if kind, text := r.json.scalar(); kind == '"' && own {
 				r.draft.note(r.attrs.SetString(trace.AttrTraceState, text))
@@ -94,24 +92,35 @@ func (r *reader) readSpanContext(traceID, spanID []byte, own bool) (traceState, 
 	return traceState, spanState
 }
 
-// readRFC3339 reads a time. The zero time of Go, which the exporter prints when
+// idPart returns p for an id of the span itself.
+func idPart(own bool, p part) part {
+	if own {
+		return p
+	}
+	return otherPart
+}
+
+// readRFC3339 reads the time p. The zero time of Go, which the exporter prints when
 // it is told to leave times out, is a missing one.
-func (r *reader) readRFC3339() (int64, timeState) {
+func (r *reader) readRFC3339(p part) (int64, timeState) {
 	kind, text := r.json.scalar()
 	switch {
 	case kind == 'n', kind == '"' && len(text) == 0:
 		return 0, timeMissing
 	case kind != '"':
+		r.blame(p, func() string { return wrongType(byte(kind), "a text") })
 		return 0, timeBad
 	}
 	t := &r.draft.time
 	if t.UnmarshalText(text) != nil {
+		r.blame(p, func() string { return quote(text) + " is no time of RFC 3339" })
 		return 0, timeBad
 	}
 	switch year := t.UTC().Year(); {
 	case t.IsZero():
 		return 0, timeMissing
 	case year < 1970 || year > 2261: // beyond, int64 ns overflow
+		r.blame(p, func() string { return quote(text) + " is out of range" })
 		return 0, timeBad
 	}
 	return t.UnixNano(), timeOK

@@ -13,6 +13,9 @@ import (
 //	client   cs |-------------------| cr
 //	server        sr |--------| ss
 
+// zipkinUnit is the unit of times in ns.
+const zipkinUnit = 1000
+
 // zipkinParts is what a span has beside its draft.
 type zipkinParts struct {
 	local, peer trace.Resource // peer.Service only
@@ -62,10 +65,8 @@ func readZipkin(r *reader) {
 		}
 		return
 	}
-	if !r.json.enter('{') {
-		if r.json.err == nil {
-			r.badSpan()
-		}
+	if kind := r.json.peek(); !r.json.enter('{') {
+		r.notSpan(kind)
 		return
 	}
 	d := r.begin()
@@ -76,12 +77,12 @@ func readZipkin(r *reader) {
 		switch string(r.json.name()) {
 		case "traceId":
 			isSpan = true
-			d.trace = r.readID(d.span.TraceID[:], false)
+			d.trace = r.readID(traceIDPart, d.span.TraceID[:], false)
 		case "id":
 			isSpan = true
-			d.id = r.readID(d.span.ID[:], false)
+			d.id = r.readID(spanIDPart, d.span.ID[:], false)
 		case "parentId":
-			d.parent = r.readID(d.span.Parent[:], false)
+			d.parent = r.readID(otherPart, d.span.Parent[:], false)
 		case "name":
 			if kind, text := r.json.scalar(); kind == '"' {
 				r.setName(text)
@@ -90,9 +91,9 @@ func readZipkin(r *reader) {
 			r.readKind(d)
 			z.hasKind = true
 		case "timestamp":
-			z.start, d.start = r.readInteger()
+			z.start, d.start = r.readInteger(startPart)
 		case "duration":
-			z.duration, d.duration = r.readInteger()
+			z.duration, d.duration = r.readInteger(durationPart)
 		case "localEndpoint":
 			z.local = r.readEndpoint()
 		case "remoteEndpoint":
@@ -153,7 +154,7 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 		for r.json.more() {
 			switch string(r.json.name()) {
 			case "timestamp":
-				event.time, state = r.readInteger()
+				event.time, state = r.readInteger(otherPart)
 			case "value":
 				_, text := r.json.scalar()
 				which, isCore = coreAnnotation(text)
@@ -167,7 +168,8 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 		if z.first == (trace.Resource{}) {
 			z.first = event.from
 		}
-		if isCore && state == timeOK {
+		// One that is out of range is as good as none.
+		if isCore && state == timeOK && event.time >= 0 && event.time <= (maxStart-1)/zipkinUnit {
 			event.ok = true
 			z.core[which] = event
 		}
@@ -233,13 +235,13 @@ func (r *reader) finishZipkin(d *draft, z *zipkinParts) {
 		if !z.hasKind && d.parent == idOK {
 			d.span.Kind = trace.KindInternal // Zipkin's local spans have no kind
 		}
-		d.setScaled(z.start, z.duration, 1e3)
+		r.setScaled(z.start, z.duration, zipkinUnit)
 		r.finish(z.local, false)
 		return
 	}
 	d.note(trace.NoteZipkinV1)
 	if !client && !server {
-		d.setScaled(z.start, z.duration, 1e3)
+		r.setScaled(z.start, z.duration, zipkinUnit)
 		r.finish(z.first, false)
 		return
 	}
@@ -271,11 +273,11 @@ func (r *reader) addZipkinHalf(d *draft, z *zipkinParts, from, to zipkinEvent, o
 	if from.ok {
 		start, startState = from.time, timeOK
 	}
-	if to.ok && startState == timeOK {
+	if to.ok && startState == timeOK && start >= 0 { // a negative start is refused anyway
 		duration, durationState = to.time-start, timeOK
 	}
 	d.start, d.duration = startState, durationState
-	d.setScaled(start, duration, 1e3)
+	r.setScaled(start, duration, zipkinUnit)
 	res := from.from
 	if res == (trace.Resource{}) {
 		res = to.from

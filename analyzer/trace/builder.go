@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // DefaultMaxTraceSpans is the largest number of spans one trace may have.
@@ -13,14 +14,15 @@ const DefaultMaxTraceSpans = 1_000_000
 
 // Notes of the assembly. Those marked "left out" are also reasons of [Left].
 const (
-	NoteDuplicate     NoteKind = "duplicate_span"    // the same span twice, equal to the last field; left out
-	NoteConflict      NoteKind = "conflicting_span"  // one span id with different content; the longest is kept, the others left out
-	NoteNegative      NoteKind = "negative_duration" // end before start; left out, its children go to its parent
-	NoteSelfParent    NoteKind = "self_parent"       // a span that names itself as parent; kept as a root
-	NoteCycle         NoteKind = "cycle"             // parents that run in a circle; broken at the earliest span, kept as a root
-	NoteMissingParent NoteKind = "missing_parent"    // the parent is not in the export; with its sub-tree left out of a trace that has a root
-	NoteJoinedIDs     NoteKind = "joined_trace_ids"  // spans that carried only the low 64 bits of their trace id; joined
-	NoteTraceTooBig   NoteKind = "trace_too_big"     // a trace over --max-trace-spans; left out
+	NoteDuplicate     NoteKind = "duplicate_span"       // the same span twice, equal to the last field; left out
+	NoteConflict      NoteKind = "conflicting_span"     // one span id with different content; the longest is kept, the others left out
+	NoteNegative      NoteKind = "negative_duration"    // end before start; left out, its children go to its parent
+	NoteTooLong       NoteKind = "implausible_duration" // longer than a month: a broken clock; left out like a negative one
+	NoteSelfParent    NoteKind = "self_parent"          // a span that names itself as parent; kept as a root
+	NoteCycle         NoteKind = "cycle"                // parents that run in a circle; broken at the earliest span, kept as a root
+	NoteMissingParent NoteKind = "missing_parent"       // the parent is not in the export; with its sub-tree left out of a trace that has a root
+	NoteJoinedIDs     NoteKind = "joined_trace_ids"     // spans that carried only the low 64 bits of their trace id; joined
+	NoteTraceTooBig   NoteKind = "trace_too_big"        // a trace over --max-trace-spans; left out
 )
 
 // Builder groups spans into traces. Spans may come in any order and any split.
@@ -180,6 +182,10 @@ type Trace struct {
 	Notes Notes
 	// LeftOut counts the spans that were dropped here, by reason.
 	LeftOut map[NoteKind]int
+	// Threshold is the largest sampling threshold of the spans, where Sampling
+	// is SamplingKnown: a trace is whole only as often as its rarest span is kept.
+	Threshold uint64
+	Sampling  Sampling
 	// InferredKinds counts the spans whose kind was missing.
 	InferredKinds int
 
@@ -188,6 +194,16 @@ type Trace struct {
 	state    []uint8
 	step     []bool // kind was inferred: a leaf that is a step of its own service
 }
+
+// Sampling says what a trace's spans tell of how it was sampled.
+type Sampling uint8
+
+// The states of sampling.
+const (
+	SamplingUnknown Sampling = iota // no span has an `ot=th`
+	SamplingInvalid                 // none that can be read
+	SamplingKnown
+)
 
 // Parents that are no span of the trace.
 const (
@@ -203,19 +219,31 @@ func (t *Trace) Children(i int32) []int32 { return t.children.of(i) }
 // an error and leaves t without spans.
 func (b *Builder) Assemble(i int, maxSpans int, t *Trace) error {
 	src := b.traces[i]
+	if len(t.Spans) > largeTrace && len(t.Spans) > 8*src.count {
+		*t = Trace{} // buffers of a large trace would slow down all small ones behind it
+	}
 	t.reset(src.id)
 	if src.count > maxSpans {
 		t.drop(NoteTraceTooBig, src.count, src.id.String())
 		return fmt.Errorf("trace %s has %d spans, more than --max-trace-spans %d: raise it to analyse this trace",
 			src.id, src.count, maxSpans)
 	}
-	for _, ref := range b.order[src.first : src.first+src.count] {
+	// Sorted where they stand, the spans are in order when the trace is
+	// assembled again.
+	refs := b.order[src.first : src.first+src.count]
+	slices.SortFunc(refs, func(x, y spanRef) int {
+		return compareSpans(&b.chunks[x.chunk][x.index], &b.chunks[y.chunk][y.index])
+	})
+	for _, ref := range refs {
 		t.Spans = append(t.Spans, b.chunks[ref.chunk][ref.index])
 		t.Spans[len(t.Spans)-1].TraceID = src.id
 	}
 	t.link()
 	return nil
 }
+
+// largeTrace is the number of spans from which buffers are worth giving up.
+const largeTrace = 1024
 
 // NewTrace assembles spans that are known to belong to one trace, as the
 // Collector processor and tests have them. The slice is not kept.
@@ -227,6 +255,7 @@ func NewTrace(spans []Span) *Trace {
 	}
 	t.reset(id)
 	t.Spans = append(t.Spans, spans...)
+	slices.SortFunc(t.Spans, func(a, b Span) int { return compareSpans(&a, &b) })
 	t.link()
 	return t
 }
@@ -236,6 +265,7 @@ func (t *Trace) reset(id TraceID) {
 	t.Spans = t.Spans[:0]
 	t.Notes = Notes{}
 	t.InferredKinds = 0
+	t.Threshold, t.Sampling = 0, SamplingUnknown
 	clear(t.LeftOut)
 	if t.LeftOut == nil {
 		t.LeftOut = make(map[NoteKind]int)
@@ -291,19 +321,35 @@ func compareContent(a, b *Span) int {
 		cmp.Compare(a.Stamp.DeadlineRemaining, b.Stamp.DeadlineRemaining))
 }
 
-// link sorts, drops what cannot be used, and joins children to parents.
+// link drops what cannot be used of the sorted spans, and joins children to
+// parents.
 func (t *Trace) link() {
-	slices.SortFunc(t.Spans, func(a, b Span) int { return compareSpans(&a, &b) })
 	bypass := t.dropUnusable()
 	t.resolveParents(bypass)
 	t.breakCycles()
+	t.sample()
 	t.children.build(len(t.Spans), func(i int) int32 { return t.Parent[i] })
 	t.inferKinds()
 }
 
-// dropUnusable removes duplicates and spans of negative duration. It returns
-// the parent of each removed span of negative duration, so that its children
-// can go there: a bad span costs itself alone.
+func (t *Trace) sample() {
+	for i := range t.Spans {
+		switch s := &t.Spans[i]; {
+		case s.Is(FlagThreshold):
+			t.Sampling, t.Threshold = SamplingKnown, max(t.Threshold, s.Threshold)
+		case s.Is(FlagThresholdInvalid) && t.Sampling == SamplingUnknown:
+			t.Sampling = SamplingInvalid
+		}
+	}
+}
+
+// maxDuration is the longest that a span may take: one month. Beyond it are
+// only broken clocks, and a single one would set every figure of its endpoint.
+const maxDuration = 31 * 24 * int64(time.Hour)
+
+// dropUnusable removes duplicates and spans whose duration is negative or over
+// maxDuration. It returns the parent of each removed span of such a duration, so
+// that its children can go there: a bad span costs itself alone.
 func (t *Trace) dropUnusable() map[SpanID]SpanID {
 	var bypass map[SpanID]SpanID
 	if t.byID == nil {
@@ -313,8 +359,12 @@ func (t *Trace) dropUnusable() map[SpanID]SpanID {
 	kept := t.Spans[:0]
 	for i := range t.Spans {
 		s := t.Spans[i]
-		if s.Duration < 0 && !s.Is(FlagUnmeasured) {
-			t.drop(NoteNegative, 1, t.name(int32(i)))
+		if (s.Duration < 0 || s.Duration > maxDuration) && !s.Is(FlagUnmeasured) {
+			kind := NoteNegative
+			if s.Duration > 0 {
+				kind = NoteTooLong
+			}
+			t.drop(kind, 1, t.name(int32(i)))
 			if bypass == nil {
 				bypass = make(map[SpanID]SpanID)
 			}

@@ -159,6 +159,11 @@ func outboundKey(name []byte) (AttrKey, bool) {
 	return 0, false
 }
 
+// TailSampled tells whether a mark of a tail sampler was seen. The Collector's
+// tail_sampling processor leaves its marks on the scope of the spans, so readers
+// also see the attributes of scopes and give the flag to the spans.
+func (a *Attributes) TailSampled() bool { return a.flags&FlagTailSampled != 0 }
+
 // Reset forgets the attributes but keeps the buffers.
 func (a *Attributes) Reset() {
 	*a = Attributes{buf: a.buf[:0], op: a.op[:0], spare: a.spare[:0]}
@@ -389,6 +394,9 @@ func (a *Attributes) operation(kind Kind) {
 		method = []byte("HTTP")
 	}
 	route := a.firstOf(attrRoute, attrURLTemplate)
+	if route != nil && len(method) == 0 && kind != KindInternal {
+		method = a.methodInName(route)
+	}
 	if kind == KindInternal && len(method) == 0 {
 		route = nil // middleware inside a server repeats the route, but is named after itself
 	}
@@ -410,6 +418,30 @@ func (a *Attributes) operation(kind Kind) {
 		op = appendRPCName(op, a.text(AttrSpanName))
 	}
 	a.op, a.spare = foldIDs(op, a.spare[:0])
+}
+
+// methodInName returns the method of a span that has none but in its name: the
+// upper-case word before the route, as in "POST /checkout". Without it, requests
+// of different methods would be one operation.
+func (a *Attributes) methodInName(route []byte) []byte {
+	name := a.text(AttrSpanName)
+	space := bytes.LastIndexByte(name, ' ')
+	if space < 0 {
+		return nil
+	}
+	method := name[bytes.LastIndexByte(name[:space], ' ')+1 : space]
+	for _, c := range method {
+		if c < 'A' || c > 'Z' {
+			return nil
+		}
+	}
+	// The buffers are free until the operation is composed.
+	path, _ := foldIDs(name[space+1:], a.op[:0])
+	route, _ = foldIDs(route, a.spare[:0])
+	if !bytes.Equal(path, route) {
+		return nil
+	}
+	return method
 }
 
 func appendPair(dst, first []byte, sep byte, second []byte) []byte {

@@ -47,11 +47,6 @@ func (ns *Notes) Add(kind NoteKind, n int, example, where string) {
 	}
 }
 
-// AddSpan counts one occurrence of kind at span s.
-func (ns *Notes) AddSpan(kind NoteKind, s *Span) {
-	ns.Add(kind, 1, s.TraceID.String()+"/"+s.ID.String(), "")
-}
-
 // Merge adds all of other.
 func (ns *Notes) Merge(other Notes) {
 	for _, n := range other.List() {
@@ -69,6 +64,9 @@ func (ns *Notes) Count(kind NoteKind) int {
 
 // List returns the notes ordered by kind.
 func (ns *Notes) List() []Note {
+	if len(ns.m) == 0 {
+		return nil
+	}
 	out := make([]Note, 0, len(ns.m))
 	for _, n := range slices.SortedFunc(maps.Values(ns.m), func(a, b *Note) int {
 		return strings.Compare(string(a.Kind), string(b.Kind))

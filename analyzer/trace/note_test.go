@@ -47,13 +47,3 @@ func TestNotesMergeInAnyOrder(t *testing.T) {
 		t.Errorf("grouping shows: %s", diff)
 	}
 }
-
-func TestNotesOfASpanNameIt(t *testing.T) {
-	s := span(0xb, 0, KindServer, "a", "x", 0, 1)
-	var ns Notes
-	ns.AddSpan(NoteNoService, &s)
-	want := []Note{{Kind: NoteNoService, Count: 1, Example: "00000000000000070000000000000001/000000000000000b"}}
-	if diff := cmp.Diff(want, ns.List()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}

@@ -9,7 +9,7 @@ import (
 type File struct {
 	Name   string // as the user named it; "-" for standard input
 	Format string // the format that was recognised, e.g. "otlp-json"
-	Bytes  int64  // bytes read, before decompression; final when the iteration ends
+	Bytes  int64  // bytes read, before decompression; final when the iteration has gone on to the next file or ended
 }
 
 // Batch is a run of spans from one file, in no particular order. The receiver
@@ -22,7 +22,8 @@ type Batch struct {
 
 // Source is anything that spans can be read from.
 //
-// Batches yields the whole input once. Implementations MAY read in parallel
+// Batches yields the whole input once; whether it can be called again is up to
+// the implementation, and Analyze calls it once. Implementations MAY read in parallel
 // but MUST yield in an order that depends on the input alone, never on
 // scheduling. Bad data inside a file costs only itself and is counted in
 // Batch.Notes. A file that cannot be used at all yields one (zero Batch, error)

@@ -182,6 +182,8 @@ func (f *analyzeFlags) destinations() ([]output, error) {
 		}
 		if !toFile {
 			onStdout++
+		} else if slices.ContainsFunc(outs, func(o output) bool { return o.file == file }) {
+			return nil, usageError{fmt.Errorf("--output: two formats go to %s", file)}
 		}
 		outs = append(outs, output{format, file})
 	}
@@ -216,16 +218,22 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range outs {
+	failed := !f.tell(cmd.ErrOrStderr(), rep)
+	for _, o := range outs { // one that cannot be written does not stop the others
 		if err := f.write(cmd.OutOrStdout(), rep, o); err != nil {
-			return err
+			complain(cmd.ErrOrStderr(), err)
+			failed = true
 		}
 	}
-	return f.tell(cmd.ErrOrStderr(), rep)
+	if failed {
+		return errReported
+	}
+	return nil
 }
 
-// tell writes notes and failed inputs, a line each.
-func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) error {
+// tell writes notes and failed inputs, a line each. It returns whether all input
+// could be used.
+func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) bool {
 	failed := len(rep.Input.Failed) > 0
 	for _, n := range rep.Input.Notes {
 		at := strings.TrimPrefix(strings.Join([]string{n.Where, n.Example}, ", "), ", ")
@@ -237,16 +245,13 @@ func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) error {
 			level, failed = "error", true
 		}
 		if n.Kind != string(trace.NoteOutside) && n.Kind != string(trace.NoteNotSelected) { // as asked for
-			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, plain(n.Text), plain(at))
+			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, report.Printable(n.Text), report.Printable(at))
 		}
 	}
 	for _, err := range rep.Input.Failed {
 		complain(w, err)
 	}
-	if failed {
-		return errReported
-	}
-	return nil
+	return !failed
 }
 
 func (f *analyzeFlags) write(stdout io.Writer, rep *analyzer.Report, o output) error {

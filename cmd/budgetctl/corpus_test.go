@@ -349,8 +349,10 @@ func checkout(n int, change func(i int, server, call *tracegen.Span)) []tracegen
 		id := [16]byte{1, byte(i >> 8), byte(i)}
 		at := start + int64(i)*1e9 + int64(i)*1237
 		server := tracegen.Span{TraceID: id, ID: [8]byte{1}, Service: "shop", Name: "GET /", Kind: tracegen.KindServer, Start: at, End: at + 10e6}
-		call := tracegen.Span{TraceID: id, ID: [8]byte{2}, Parent: [8]byte{1}, Service: "shop", Name: "Get", Kind: tracegen.KindClient,
-			Attrs: []tracegen.Attr{{Key: "peer.service", Value: "stock"}}, Start: at + 1e6, End: at + 6e6}
+		call := tracegen.Span{
+			TraceID: id, ID: [8]byte{2}, Parent: [8]byte{1}, Service: "shop", Name: "Get", Kind: tracegen.KindClient,
+			Attrs: []tracegen.Attr{{Key: "peer.service", Value: "stock"}}, Start: at + 1e6, End: at + 6e6,
+		}
 		change(i, &server, &call)
 		spans = append(spans, server, call)
 	}
@@ -450,5 +452,171 @@ func TestConfidenceFollowsThePercentile(t *testing.T) {
 		if got := e.Hops[1].Verdict; got != want {
 			t.Errorf("P%s of 300 calls: %s, want %s", percentile, got, want)
 		}
+	}
+}
+
+// TestFailedCallsTeachNothing holds that calls that fail slowly, and that the
+// request survives, change neither the plan nor the predicted cuts.
+func TestFailedCallsTeachNothing(t *testing.T) {
+	good := checkout(500, func(int, *tracegen.Span, *tracegen.Span) {})
+	bad := checkout(500, func(i int, server, call *tracegen.Span) {
+		if i%10 == 0 {
+			call.Status, call.End, server.End = tracegen.StatusError, call.Start+300e6, server.Start+305e6
+		}
+	})
+	want, got := analyzeSpans(t, good, "--budget", "400ms"), analyzeSpans(t, bad, "--budget", "400ms")
+	if got.Hops[1].P99 != want.Hops[1].P99 || got.Hops[1].Cap != want.Hops[1].Cap {
+		t.Errorf("P99 %v, cap %v; want those without the failures, %v, %v", got.Hops[1].P99, got.Hops[1].Cap, want.Hops[1].P99, want.Hops[1].Cap)
+	}
+	if got.Replay.BudgetFalseCut != 0 || got.Replay.TimeoutFalseCut != 0 {
+		t.Errorf("cuts %v and %v of good requests, want none: only failed calls are over their budget",
+			got.Replay.BudgetFalseCut, got.Replay.TimeoutFalseCut)
+	}
+}
+
+// TestOnlySequentialHopsShareTime holds that a hop beside a tight one has
+// nothing to give it, and one before it has.
+//
+//	request  |---------------------------------|
+//	cheap      |-|
+//	slow       |---------------------|            beside
+//	slow            |---------------------|       after
+func TestOnlySequentialHopsShareTime(t *testing.T) {
+	for name, after := range map[string]int64{"beside": 0, "after": 10e6} {
+		spans := checkout(500, func(i int, server, call *tracegen.Span) {
+			server.End = server.Start + 200e6
+			call.Name, call.End = "cheap", call.Start+5e6
+		})
+		var all []tracegen.Span
+		for i := 0; i < len(spans); i += 2 {
+			slow := spans[i+1]
+			slow.ID, slow.Name = [8]byte{3}, "slow"
+			slow.Start += after
+			slow.End = slow.Start + 100e6 + int64(i)*20_000
+			all = append(all, spans[i], spans[i+1], slow)
+		}
+		e := analyzeSpans(t, all, "--budget", "300ms", "--current", "*cheap=400ms", "--current", "*slow=119900us")
+		if moves, want := len(e.Moves), map[string]int{"beside": 0, "after": 1}[name]; moves != want {
+			t.Errorf("%s: moves %+v, want %d", name, e.Moves, want)
+		}
+		for _, h := range e.Hops {
+			if h.Operation == "cheap" && (h.Verdict == analyzer.VerdictLoose) != (name == "after") {
+				t.Errorf("%s: cheap is %s", name, h.Verdict)
+			}
+		}
+	}
+}
+
+// TestNamedEndpointsAreShown holds that an endpoint whose budget was given has a
+// table, however many are busier.
+func TestNamedEndpointsAreShown(t *testing.T) {
+	r := reportOf(t, "testdata/orders", "testdata/dag", "--top", "1", "--budget", "api GET*=100ms")
+	if len(r.Endpoints) != 2 || r.Endpoints[1].Service != "api" || r.Endpoints[1].Budget != 100_000_000 {
+		t.Errorf("%d endpoints; want gateway, and api with its budget", len(r.Endpoints))
+	}
+}
+
+// TestOneBrokenClockCostsItself holds that one span of half a century changes
+// nothing but the count of what was left out.
+func TestOneBrokenClockCostsItself(t *testing.T) {
+	e := analyzeSpans(t, checkout(200, func(i int, server, _ *tracegen.Span) {
+		if i == 7 {
+			server.Start = 1_700_000_000 // seconds where ns belong
+		}
+	}))
+	if e.Budget > 20_000_000 || e.Traces != 199 {
+		t.Errorf("budget %d ns from %d requests, want about 13 ms from 199", e.Budget, e.Traces)
+	}
+	for _, h := range e.Hops {
+		if h.CriticalPath.V < 0 || h.CriticalPath.V > 1 {
+			t.Errorf("%s has %v of the critical path", h.Label, h.CriticalPath.V)
+		}
+	}
+}
+
+// TestSuggestionsStayNearWhatRequestsTake holds that few requests with deep
+// trees get no budget of many times their duration.
+func TestSuggestionsStayNearWhatRequestsTake(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	var spans []tracegen.Span
+	for i := range 50 {
+		for depth := range 100 {
+			s := tracegen.Span{
+				TraceID: [16]byte{2, byte(i)}, ID: [8]byte{1, byte(depth)}, Kind: tracegen.KindServer,
+				Service: "s", Name: "op", Start: start + int64(i)*1e9 + int64(depth)*1e6, End: start + int64(i)*1e9 + 500e6 - int64(depth)*1e6,
+			}
+			if depth > 0 {
+				s.Parent = [8]byte{1, byte(depth - 1)}
+			}
+			spans = append(spans, s)
+		}
+	}
+	e := analyzeSpans(t, spans)
+	if e.Budget > 1_000_000_000 || !e.Feasible {
+		t.Errorf("requests of 500 ms get a suggestion of %v, feasible: %v", time.Duration(e.Budget), e.Feasible)
+	}
+}
+
+// TestHopsWithoutAGoodCallGetNoBudget holds that no budget is made from no
+// duration.
+func TestHopsWithoutAGoodCallGetNoBudget(t *testing.T) {
+	e := analyzeSpans(t, checkout(400, func(_ int, _, call *tracegen.Span) { call.Status = tracegen.StatusError }), "--budget", "100ms")
+	h := e.Hops[1]
+	if h.Share.Known || h.Cap.Known || h.P99.Known || h.Calls != 400 || h.Verdict != analyzer.VerdictFewSamples {
+		t.Errorf("share %v, cap %v, P99 %v, %d calls, %s; want no budget", h.Share, h.Cap, h.P99, h.Calls, h.Verdict)
+	}
+}
+
+// TestNobodyBelowAnAsyncHopHasABudget holds it where a call without SERVER span
+// counts to an asynchronous hop.
+//
+//	gw      |--|
+//	notify   |---------------|    CLIENT, and mostly a SERVER span
+//	query      |---|              below it
+func TestNobodyBelowAnAsyncHopHasABudget(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	var spans []tracegen.Span
+	for i := range 10 {
+		at := start + int64(i)*1e9
+		id := [16]byte{3, byte(i)}
+		spans = append(spans,
+			tracegen.Span{TraceID: id, ID: [8]byte{1}, Service: "gw", Name: "GET /", Kind: tracegen.KindServer, Start: at, End: at + 3e6},
+			tracegen.Span{TraceID: id, ID: [8]byte{2}, Parent: [8]byte{1}, Service: "gw", Name: "notify", Kind: tracegen.KindClient, Start: at + 3e5, End: at + 20e6})
+		if i == 0 {
+			spans = append(spans, tracegen.Span{
+				TraceID: id, ID: [8]byte{3}, Parent: [8]byte{2}, Service: "db", Name: "query", Kind: tracegen.KindClient,
+				Start: at + 2e6, End: at + 6e6,
+			})
+		} else {
+			spans = append(spans, tracegen.Span{
+				TraceID: id, ID: [8]byte{3}, Parent: [8]byte{2}, Service: "notify", Name: "Send", Kind: tracegen.KindServer,
+				Start: at + 1e6, End: at + 19e6,
+			})
+		}
+	}
+	e := analyzeSpans(t, spans, "--budget", "50ms")
+	for _, h := range e.Hops[1:] {
+		if h.Kind != analyzer.HopAsync || h.Share.Known {
+			t.Errorf("%s %s: kind %s, share %v; want async, none", h.ID, h.Label, h.Kind, h.Share)
+		}
+	}
+}
+
+// TestCalleeLongerThanCallerIsSaid holds that such a call is not shifted and is
+// marked.
+func TestCalleeLongerThanCallerIsSaid(t *testing.T) {
+	var spans []tracegen.Span
+	for i, s := range checkout(10, func(int, *tracegen.Span, *tracegen.Span) {}) {
+		spans = append(spans, s)
+		if i%2 == 1 {
+			half := s
+			half.ID, half.Parent, half.Service, half.Kind = [8]byte{3}, s.ID, "stock", tracegen.KindServer
+			half.Start, half.End = s.Start-5e6, s.End+5e6
+			spans = append(spans, half)
+		}
+	}
+	h := analyzeSpans(t, spans).Hops[1]
+	if !slices.Contains(h.Flags, "skew_not_fitted") || h.Skew.Known {
+		t.Errorf("flags %v, skew %v; want skew_not_fitted and no shift", h.Flags, h.Skew)
 	}
 }

@@ -22,16 +22,20 @@ func TestCostGrowsWithTheInput(t *testing.T) {
 	}
 	const most = 15.0
 	for _, shape := range []struct {
-		name string
-		full int
-		deep bool
-	}{{"chain", 100_000, true}, {"children", 50_000, false}} {
+		name   string
+		full   int
+		parent func(i int) int // of span i, -1 for a root
+	}{
+		{"chain", 100_000, func(i int) int { return i - 1 }},
+		{"children", 50_000, func(i int) int { return min(i, 1) - 1 }},
+		{"roots", 50_000, func(int) int { return -1 }},
+	} {
 		for _, names := range []string{"equal", "different"} {
 			t.Run(shape.name+" with "+names+" names", func(t *testing.T) {
 				cost := func(n, runs int) time.Duration {
 					file := filepath.Join(t.TempDir(), "trace.otlp.jsonl")
 					var lines []byte // of 500 spans, as exporters batch them
-					for batch := range slices.Chunk(bigTrace(n, shape.deep, names == "different"), 500) {
+					for batch := range slices.Chunk(bigTrace(n, shape.parent, names == "different"), 500) {
 						lines = tracegen.AppendOTLPJSONLines(lines, batch)
 					}
 					if err := os.WriteFile(file, lines, 0o600); err != nil {
@@ -65,8 +69,8 @@ func TestCostGrowsWithTheInput(t *testing.T) {
 	}
 }
 
-// bigTrace makes one trace of n SERVER spans below each other or below one root.
-func bigTrace(n int, deep, different bool) []tracegen.Span {
+// bigTrace makes one trace of n SERVER spans.
+func bigTrace(n int, parent func(i int) int, different bool) []tracegen.Span {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 	spans := make([]tracegen.Span, n)
 	for i := range spans {
@@ -79,14 +83,11 @@ func bigTrace(n int, deep, different bool) []tracegen.Span {
 		}
 		s.Start = start + int64(i)*1000
 		s.End = start + int64(3*n-i)*1000
-		if i > 0 {
-			parent := 0
-			if deep {
-				parent = i - 1
-			} else {
+		if p := parent(i); p >= 0 {
+			s.Parent = spans[p].ID
+			if p != i-1 {
 				s.End = s.Start + 3000
 			}
-			s.Parent = spans[parent].ID
 		}
 	}
 	return spans

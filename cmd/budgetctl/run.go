@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/report"
 )
 
 // Exit codes.
@@ -25,7 +26,7 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 // errReported ends a command whose errors are on stderr already.
-var errReported = errors.New("some inputs could not be used")
+var errReported = errors.New("reported")
 
 // run executes the command line and returns the exit code. stdout carries the
 // report alone; everything else goes to stderr, a line each.
@@ -77,19 +78,25 @@ Exit codes: 0 fine, 1 could not do it, 2 wrong usage.`,
 	return exitFailed
 }
 
-// complain writes an error, a line for each of its parts.
+// complain writes an error, a line for each of those that errors.Join joined.
 func complain(w io.Writer, err error) {
-	for line := range strings.Lines(err.Error()) {
-		fmt.Fprintf(w, "budgetctl: %s\n", plain(strings.TrimRight(line, "\n")))
-	}
-}
-
-// plain replaces control characters, which names from the input may carry.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			return '\ufffd'
+	for wrapped := err; wrapped != nil && wrapped.Error() == err.Error(); wrapped = errors.Unwrap(wrapped) {
+		//nolint:errorlint // the loop looks at each error of the chain itself
+		joined, ok := wrapped.(interface{ Unwrap() []error })
+		if !ok {
+			continue
 		}
-		return r
-	}, s)
+		parts := joined.Unwrap()
+		texts := make([]string, len(parts))
+		for i, part := range parts {
+			texts[i] = part.Error()
+		}
+		if strings.Join(texts, "\n") == err.Error() {
+			for _, part := range parts {
+				complain(w, part)
+			}
+			return
+		}
+	}
+	fmt.Fprintf(w, "budgetctl: %s\n", report.Printable(err.Error()))
 }
