@@ -192,7 +192,9 @@ type Trace struct {
 	children childIndex
 	byID     map[SpanID]int32
 	state    []uint8
-	step     []bool // kind was inferred: a leaf that is a step of its own service
+	seen     []bool  // for one walk at a time
+	stack    []int32 // likewise
+	step     []bool  // kind was inferred: a leaf that is a step of its own service
 }
 
 // Sampling says what a trace's spans tell of how it was sampled.

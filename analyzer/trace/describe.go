@@ -379,8 +379,10 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 //	messaging operation and destination              publish orders
 //	the name of the span
 //
-// with ids folded to {id}. A gRPC method has one form in all spellings of span
-// names: no leading slash and no "Sent.", "Recv." or "Attempt." before it.
+// with ids folded to {id}. An HTTP method that no attribute has is taken from the
+// span name, if that ends with the method and the route. A gRPC method has one
+// form in all spellings of span names: no leading slash and no "Sent.", "Recv."
+// or "Attempt." before it.
 func (a *Attributes) Desc(kind Kind, r Resource, c *Cache) *Desc {
 	a.operation(kind)
 	return describe(c, r.Service, a.op, a.peer(kind), r.Host)

@@ -36,7 +36,7 @@ func (t *Trace) Entries() []int32 {
 			orphans = append(orphans, int32(i))
 		}
 	}
-	seen := make([]bool, len(t.Spans)) // reached from an entry, or already accounted for
+	seen := t.unseen() // reached from an entry, or already accounted for
 	var entries []int32
 	if len(roots) == 0 {
 		for _, o := range orphans {
@@ -88,9 +88,8 @@ const NoteNotSelected NoteKind = "not_selected"
 // no selected one reaches are added to LeftOut.
 func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 	find := func(match func(*Desc) bool, anyKind bool) (found []int32) {
-		var stack []int32
 		for _, e := range entries {
-			stack = append(stack[:0], e)
+			stack := append(t.stack[:0], e)
 			for len(stack) > 0 {
 				i := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
@@ -101,6 +100,7 @@ func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 				}
 				stack = append(stack, t.Children(i)...)
 			}
+			t.stack = stack
 		}
 		return found
 	}
@@ -114,7 +114,7 @@ func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 	}
 	slices.Sort(selected)
 	selected = slices.Compact(selected)
-	seen := make([]bool, len(t.Spans))
+	seen := t.unseen()
 	for _, i := range selected {
 		t.mark(i, seen)
 	}
@@ -136,7 +136,7 @@ func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 // the search: nobody waits for what lies behind it.
 func (t *Trace) entriesBelow(root int32) []int32 {
 	var found []int32
-	stack := []int32{root}
+	stack := append(t.stack[:0], root)
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -152,23 +152,32 @@ func (t *Trace) entriesBelow(root int32) []int32 {
 			stack = append(stack, children[c])
 		}
 	}
+	t.stack = stack
 	return found
 }
 
-// walk visits i and everything below it, parents first.
+// unseen returns a mark for each span, none of them set. It is valid until the
+// next call.
+func (t *Trace) unseen() []bool {
+	t.seen = append(t.seen[:0], make([]bool, len(t.Spans))...)
+	return t.seen
+}
+
+// walk visits i and everything below it, parents first. visit must not walk.
 func (t *Trace) walk(i int32, visit func(int32)) {
-	stack := []int32{i}
+	stack := append(t.stack[:0], i)
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		visit(i)
 		stack = append(stack, t.Children(i)...)
 	}
+	t.stack = stack
 }
 
 // Reach counts the spans that are one of the given or below one, each once.
 func (t *Trace) Reach(tops ...int32) int {
-	seen := make([]bool, len(t.Spans))
+	seen := t.unseen()
 	n := 0
 	for _, top := range tops {
 		if !seen[top] {
