@@ -1,0 +1,97 @@
+package analyzer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/latencybudget/latencybudget/analyzer/profile"
+)
+
+// warn lists what the reader of the table should know, the gravest first.
+func (e *endpoint) warn(a *analysis, low bool) {
+	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
+	if e.Traces < 100 {
+		say("only %s: every figure is a first look, no recommendation", count(e.Traces, "request"))
+	} else if low {
+		say("the suggested budget rests on %d requests: take it as a first guess", e.Traces)
+	}
+	if e.BudgetSource == sourceObserved && e.p.LimitDisagrees {
+		say("entry spans carry different latency_budget.limit values: the most frequent is used")
+	}
+	for _, w := range e.solution.Warnings {
+		say("%s: %s", e.Hops[w.Hop].Label, w.Text)
+	}
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		attempts := int64(h.MaxAttempts)
+		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
+			say("%s: up to %d attempts were seen; at %v each its BUDGET of %v holds %d", h.Label, attempts,
+				time.Duration(h.AttemptTimeout.V), time.Duration(h.Share.V), h.Share.V/max(h.AttemptTimeout.V, 1))
+		}
+	}
+	if e.Failed == e.Traces {
+		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
+		return
+	}
+	var failed []string
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Failed; n > 0 {
+			failed = append(failed, fmt.Sprintf("%s %d", e.Hops[i].Label, n))
+		}
+	}
+	for i := range e.Hops {
+		if h := &e.Hops[i]; planned(h) && h.Calls > 0 && e.p.Hops[i].Duration.N() == 0 {
+			say("%s: no call succeeded, so it has no budget", h.Label)
+		}
+	}
+	if len(failed) > 0 {
+		say("failed calls are left out of the durations: %s", strings.Join(failed, ", "))
+	}
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Unanswered; n > 0 {
+			say("%s: %d of its calls have no SERVER span: those that hung may be missing elsewhere too", e.Hops[i].Label, n)
+		}
+	}
+	for i := range e.Hops {
+		if n := e.p.Hops[i].Unfitted; n > 0 {
+			say("%s: %s longer at the callee than at the caller: not fitted", e.Hops[i].Label, count(n, "call"))
+		}
+	}
+	for i := range e.Hops {
+		if h := &e.p.Hops[i]; h.TimedAsync && h.ServerOnly {
+			say("%s: counted as asynchronous by its times alone, which are from another clock; CLIENT spans would tell", e.Hops[i].Label)
+		}
+	}
+	if name := map[int64]string{1e6: "1 ms", 1e7: "10 ms", 1e9: "1 s"}[e.Resolution]; name != "" {
+		say("coarse clock (%s)", name)
+	}
+	if e.p.Clustered {
+		say("clustered: slow requests come in runs, so %d requests tell as much as %.0f independent ones",
+			e.Traces, float64(e.Traces)*e.p.Shrink)
+	}
+	key := profile.Endpoint{Service: e.Service, Operation: e.Operation}
+	if n := a.rules.Folded(key); n > 0 {
+		say("%d operations over --max-hops are folded into %q", n, profile.OtherOperation)
+	}
+	if n := a.inferred[key]; n != nil && n.without > 0 {
+		e.KindInferredRatio = float64(n.without) / float64(n.spans)
+		say("kind inferred for %.0f %% of spans", max(1, 100*e.KindInferredRatio))
+	}
+	for _, s := range a.rules.Shifts() {
+		if slices.ContainsFunc(e.Hops, func(h Hop) bool {
+			return h.Skew.Known && h.Caller == s.Caller && h.Callee == s.Callee
+		}) {
+			say("%s", s)
+		}
+	}
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
