@@ -2,7 +2,6 @@ package analyzer
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -127,20 +126,22 @@ func flags(h *profile.Hop, censored bool) []string {
 
 // overlaps marks hops that may run beside a sibling.
 func (e *endpoint) overlaps() {
-	after := func(b, a int) bool { return slices.Contains(e.p.Hops[b].After, a) }
 	siblings := make([][]int, len(e.p.Hops)) // that come earlier, by parent
 	for b := range e.p.Hops {
 		y := &e.p.Hops[b]
 		if y.Parent < 0 || !y.Kind.Waited() {
 			continue
 		}
-		earlier := siblings[y.Parent]
+		earlier, after := siblings[y.Parent], y.After // both ascend
 		siblings[y.Parent] = append(earlier, b)
 		for _, a := range earlier {
-			x := &e.p.Hops[a]
-			if !after(b, a) && (x.Slot == 0 || x.Slot != y.Slot) {
-				e.Hops[a].Overlaps, e.Hops[b].Overlaps = true, true
+			for len(after) > 0 && after[0] < a {
+				after = after[1:]
 			}
+			if len(after) > 0 && after[0] == a || y.Slot != 0 && e.p.Hops[a].Slot == y.Slot {
+				continue
+			}
+			e.Hops[a].Overlaps, e.Hops[b].Overlaps = true, true
 		}
 	}
 }

@@ -70,7 +70,7 @@ type Hop struct {
 	CriticalPath float64 // exclusive share of the critical path over all requests
 	SlowPath     float64 // the same over the slowest 5 % of requests
 
-	After []int // siblings (indices) that end before this hop starts
+	After []int // siblings (ascending indices) that end before this hop starts
 	// Slot is the same non-zero number for siblings that exclude each other
 	// and so share one place in every chain.
 	Slot  int

@@ -23,9 +23,9 @@ var (
 // exporter, big endian.
 const frameHeader = 4
 
-// decompress returns the plain bytes of r, whatever the name of the file is.
-// Close must be called on the result.
-func decompress(r io.Reader) (io.ReadCloser, error) {
+// decompress returns the plain bytes of r, whatever the name of the file is, or
+// somewhat more than the first max of them. Close must be called on the result.
+func decompress(r io.Reader, max int64) (io.ReadCloser, error) {
 	br := bufio.NewReaderSize(r, 1<<16)
 	head, err := br.Peek(frameHeader + len(zstdMagic))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -34,7 +34,10 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	switch {
 	case bytes.HasPrefix(head, gzipMagic):
 		zr, err := gzip.NewReader(br)
-		if err != nil {
+		switch {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, errCutOff
+		case err != nil:
 			return nil, fmt.Errorf("bad gzip data: %w", err)
 		}
 		return zr, nil
@@ -49,7 +52,7 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, fmt.Errorf("bad zstd data: %w", err)
 		}
-		return &framedZstd{src: br, zr: zr}, nil
+		return &framedZstd{src: br, zr: zr, left: max}, nil
 	}
 	return io.NopCloser(br), nil
 }
@@ -65,6 +68,7 @@ type framedZstd struct {
 	state framedState
 	head  []byte // what is to be returned first
 	whole bytes.Buffer
+	left  int64 // bytes that somebody still wants
 }
 
 // maxMessage is the length up to which protobuf messages exist.
@@ -83,15 +87,17 @@ func (f *framedZstd) Read(p []byte) (int, error) {
 		if len(f.head) > 0 {
 			n := copy(p, f.head)
 			f.head = f.head[n:]
+			f.left -= int64(n)
 			return n, nil
 		}
 		if f.state == inJSON {
 			n, err := f.zr.Read(p)
 			if n > 0 {
+				f.left -= int64(n)
 				return n, nil
 			}
-			if !errors.Is(err, io.EOF) {
-				return 0, cutShort(err, f.frame.N)
+			if err := f.ended(err); err != nil {
+				return 0, err
 			}
 			f.state = betweenFrames
 			f.head = []byte("\n")
@@ -118,24 +124,23 @@ func (f *framedZstd) next() error {
 		return fmt.Errorf("bad zstd data: %w", err)
 	}
 	var first [1]byte
-	switch _, err := io.ReadFull(f.zr, first[:]); {
-	case errors.Is(err, io.EOF):
-		return nil // an empty message
-	case err != nil:
-		return cutShort(err, f.frame.N)
+	if _, err := io.ReadFull(f.zr, first[:]); err != nil {
+		return f.ended(err) // nil after an empty message
 	}
 	if first[0] == '{' || first[0] == '[' {
 		f.head = []byte{first[0]}
 		f.state = inJSON
 		return nil
 	}
-	// A length comes before protobuf, so the message must be known whole.
+	// A length comes before protobuf, so the message must be known whole. As a few
+	// bytes can decompress to any number, it ends where nobody wants more.
 	f.whole.Reset()
 	f.whole.Write(make([]byte, frameHeader))
 	f.whole.WriteByte(first[0])
-	switch n, err := io.Copy(&f.whole, io.LimitReader(f.zr, maxMessage)); {
+	room := max(f.left-int64(f.whole.Len()), 0) + 1
+	switch n, err := io.Copy(&f.whole, io.LimitReader(f.zr, min(room, maxMessage))); {
 	case err != nil:
-		return cutShort(err, f.frame.N)
+		return f.ended(err)
 	case n == maxMessage:
 		return errors.New("a compressed message is longer than any protobuf message")
 	}
@@ -144,11 +149,15 @@ func (f *framedZstd) next() error {
 	return nil
 }
 
-// cutShort tells data that ends early from data that is wrong: the decoder gets
-// to the end of the file while its frame should have more.
-func cutShort(err error, missing int64) error {
-	if missing > 0 || errors.Is(err, io.ErrUnexpectedEOF) {
+// ended returns what the error of the decoder means for the file: nothing at the
+// end of a message. It tells data that ends early, where the frame should have
+// more, from data that is wrong.
+func (f *framedZstd) ended(err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && f.frame.N > 0:
 		return io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF):
+		return nil
 	}
 	return fmt.Errorf("bad zstd data: %w", err)
 }
@@ -197,7 +206,7 @@ func (s *stream) fill(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if int64(len(p)) > s.left+1 {
+	if int64(len(p))-1 > s.left { // left can be the highest number there is
 		p = p[:s.left+1]
 	}
 	n, err := s.src.Read(p)

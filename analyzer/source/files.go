@@ -41,9 +41,9 @@ type inputFile struct {
 }
 
 // listFiles resolves files, folders, globs and "-" to files, in the order of the
-// inputs and by name inside a folder or glob. A file that is reached twice
-// stays at its first place. What cannot be found has a place too, with the
-// reason.
+// inputs and by name inside a folder or glob, from which only regular files are
+// taken. A file that is reached twice stays at its first place. What cannot be
+// found has a place too, with the reason.
 func listFiles(inputs []string) []inputFile {
 	var files []inputFile
 	seen := make(map[string]bool)
@@ -83,6 +83,10 @@ func listFiles(inputs []string) []inputFile {
 		names := []string{input}
 		if _, err := os.Stat(input); errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(input, "*?[") {
 			matches, err := filepath.Glob(input)
+			matches = slices.DeleteFunc(matches, func(name string) bool {
+				info, err := os.Stat(name)
+				return err == nil && !info.IsDir() && !info.Mode().IsRegular()
+			})
 			if err != nil {
 				err = fmt.Errorf("bad pattern: %w", err)
 			} else if len(matches) == 0 {
@@ -118,8 +122,10 @@ func walk(name string, add func(string, fs.FileInfo, error)) {
 		if !isTraceFile(path) {
 			return nil
 		}
-		info, err := os.Stat(path) // follows links, unlike the entry
-		if err != nil || !info.IsDir() {
+		// Links are followed, unlike by the entry. A pipe that nobody writes to
+		// would hold up all other files.
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().IsRegular() {
 			found = true
 			add(path, info, err)
 		}

@@ -925,3 +925,72 @@ func TestOTLPProto(t *testing.T) {
 		},
 	})
 }
+
+// TestBrokenMessagesCostOnlyThemselves puts something broken between good
+// siblings, at each place where a message stands in another one.
+func TestBrokenMessagesCostOnlyThemselves(t *testing.T) {
+	service := protoAttr(1, "service.name", str(1, "svc"))
+	tail := protoAttr(3, "tailsampling.policy", str(1, "slow"))
+	peer := protoAttr(9, "peer.service", str(1, "p"))
+	const first, second = "a/1 svc|op unspecified 100+100", "a/2 svc|op unspecified 100+100"
+	// A tag that ends early, a length beyond the end, and a tag that cannot be.
+	for _, junk := range []string{"\xff", "\x0a\x7f", "\x00\x00"} {
+		whole := sub(1, sub(2, protoSpan(1)), sub(2, protoSpan(2)), sub(1, service))
+		for _, c := range []struct {
+			name string
+			in   []byte
+			want []string
+			note string
+		}{
+			{"ResourceSpans", join(sub(1, str(3, "s"), sub(2), []byte(junk)), whole), []string{first, second}, "bad_line"},
+			{
+				"ScopeSpans", sub(1, str(3, "s"), sub(2, protoSpan(1)), sub(2, str(3, "s"), []byte(junk)), sub(2, protoSpan(2)), sub(1, service)),
+				[]string{first, second},
+				"bad_line",
+			},
+			{
+				"ScopeSpans behind its spans", sub(1, str(3, "s"), sub(2, protoSpan(1), []byte(junk)), sub(2, protoSpan(2)), sub(1, service)),
+				[]string{first, second},
+				"bad_line",
+			},
+			{
+				"Span", sub(1, sub(2, protoSpan(1), str(2, junk), protoSpan(2)), sub(1, service)),
+				[]string{first, second},
+				"bad_span",
+			},
+			{
+				"Resource", sub(1, sub(2, protoSpan(1), protoSpan(2)), sub(1, service, []byte(junk))),
+				[]string{first, second},
+				"bad_attribute",
+			},
+			{
+				"KeyValue of a Resource", sub(1, sub(2, protoSpan(1), protoSpan(2)), sub(1, str(1, junk), service)),
+				[]string{first, second},
+				"bad_attribute",
+			},
+			{
+				"AnyValue of a Resource", sub(1, sub(2, protoSpan(1), protoSpan(2)), sub(1, protoAttr(1, "host.name", []byte(junk)), service)),
+				[]string{first, second},
+				"bad_attribute",
+			},
+			{
+				"KeyValue of a scope", sub(1, sub(2, protoSpan(1), sub(1, str(3, junk), tail), protoSpan(2)), sub(1, service)),
+				[]string{first + " tail", second + " tail"},
+				"bad_attribute",
+			},
+			{
+				"KeyValue of a span", sub(1, sub(2, protoSpan(1, str(9, junk), peer), protoSpan(2)), sub(1, service)),
+				[]string{"a/1 svc|op|p unspecified 100+100 outbound", second},
+				"bad_attribute",
+			},
+		} {
+			for shape, in := range map[string]string{"message": string(c.in), "frame": frame(c.in)} {
+				got := readStdin(t, Options{}, in, "-")
+				if len(got.errs) > 0 || !slices.Equal(showAll(got.spans), c.want) || !slices.Equal(counted(got.notes), []string{c.note}) {
+					t.Errorf("%s with %q, %s: spans %q, notes %q, errors %v; want %q, %q", c.name, junk, shape,
+						showAll(got.spans), counted(got.notes), got.errs, c.want, c.note)
+				}
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -166,7 +167,7 @@ func FuzzWholeSpans(f *testing.F) {
 			for _, s := range r.spans {
 				spans = append(spans, show(s))
 			}
-			return spans, r.json.err != io.EOF
+			return spans, !errors.Is(r.json.err, io.EOF)
 		}
 		whole, wholeFailed := read(func(r *reader) { r.json.resetBytes(doc) })
 		tokens, tokensFailed := read(func(r *reader) { r.json.resetStream(bytes.NewReader(doc)) })

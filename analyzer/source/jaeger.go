@@ -1,8 +1,6 @@
 package source
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -60,11 +58,7 @@ func (p *jaegerProcesses) nextTrace() {
 
 // readJaeger reads a trace, a span, or an object or array with such.
 func readJaeger(r *reader) {
-	if r.json.peek() == '[' {
-		r.json.enter('[')
-		for r.json.more() {
-			readJaeger(r)
-		}
+	if r.each(readJaeger) {
 		return
 	}
 	if !r.json.enter('{') {
@@ -251,10 +245,7 @@ func (r *reader) readReferences(d *draft) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
+	for r.json.nextObject() {
 		to := d.newRef(false)
 		for r.json.more() {
 			switch string(r.json.name()) {
@@ -272,66 +263,21 @@ func (r *reader) readReferences(d *draft) {
 	}
 }
 
-// readTags reads tags, a list of key and value or an object.
+// readTags reads tags, a list of key and value or an object; the type of a value
+// is what it says itself.
 func (r *reader) readTags(attrs *trace.Attributes) {
-	switch r.json.peek() {
-	case '{':
-		r.json.enter('{')
-		for r.json.more() {
-			key, wanted := attrs.See(r.json.name())
-			if !wanted {
-				r.json.skip()
-				continue
-			}
-			kind, text := r.json.scalar()
-			r.setTag(attrs, key, kind, text)
-		}
-	case '[':
-		r.json.enter('[')
-		for r.json.more() {
-			r.readTag(attrs)
-		}
-	default:
-		r.json.skip()
-	}
-}
-
-// readTag reads one {"key":...,"value":...}, in any order; the type is what the
-// value says it is.
-func (r *reader) readTag(attrs *trace.Attributes) {
-	if !r.json.enter('{') {
+	if r.json.peek() != '{' {
+		r.readAttributes(attrs, (*reader).readScalarValue)
 		return
 	}
-	var (
-		key              trace.AttrKey
-		keyKnown, wanted bool
-		kind             jsontext.Kind
-		held             attrValue
-	)
+	r.json.enter('{')
 	for r.json.more() {
-		switch string(r.json.name()) {
-		case "key":
-			_, text := r.json.scalar()
-			key, wanted = attrs.See(text)
-			keyKnown = true
-		case "value":
-			if keyKnown && !wanted {
-				r.json.skip()
-				continue
-			}
-			var text []byte
-			kind, text = r.json.scalar()
-			held = r.hold(byte(kind), text)
-		default:
+		key, wanted := attrs.See(r.json.name())
+		if !wanted {
 			r.json.skip()
+			continue
 		}
+		value := r.readScalarValue()
+		r.noteAttribute(attrs, value.set(attrs, key))
 	}
-	if wanted && kind != 0 {
-		r.setTag(attrs, key, kind, held.text)
-	}
-}
-
-// setTag gives an attribute the value of a tag and counts a bad one.
-func (r *reader) setTag(attrs *trace.Attributes, key trace.AttrKey, kind jsontext.Kind, text []byte) {
-	r.noteAttribute(attrs, setJSON(attrs, key, byte(kind), r.cut(text)))
 }

@@ -270,6 +270,17 @@ func (j *jsonReader) more() bool {
 	return true
 }
 
+// nextObject is more and enter for an array that has objects. What is none is
+// skipped.
+func (j *jsonReader) nextObject() bool {
+	for j.more() {
+		if j.enter('{') {
+			return true
+		}
+	}
+	return false
+}
+
 // name reads the name of an object's member.
 func (j *jsonReader) name() []byte {
 	if j.raw != nil { // more has gone to it

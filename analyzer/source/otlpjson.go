@@ -15,11 +15,7 @@ import (
 // Jaeger v3 hold the same messages and are opened here too, so that a forced
 // --format works for all of them.
 func readOTLP(r *reader) {
-	if r.json.peek() == '[' {
-		r.json.enter('[')
-		for r.json.more() {
-			readOTLP(r)
-		}
+	if r.each(readOTLP) {
 		return
 	}
 	if !r.json.enter('{') {
@@ -59,15 +55,8 @@ func readOTLP(r *reader) {
 
 // readResourceSpansList reads an array of ResourceSpans.
 func (r *reader) readResourceSpansList() {
-	if r.json.peek() == '{' {
+	if !r.each((*reader).readResourceSpans) {
 		r.readResourceSpans() // one message where a list belongs
-		return
-	}
-	if !r.json.enter('[') {
-		return
-	}
-	for r.json.more() {
-		r.readResourceSpans()
 	}
 }
 
@@ -96,7 +85,8 @@ func (r *reader) readResourceSpans() {
 func (r *reader) resourceSpansMember(name []byte, rs *resourceSpans) {
 	switch string(name) {
 	case "resource":
-		r.setResource(rs, r.readResource())
+		r.readResAttrs()
+		r.setResource(rs, r.resAttrs.Resource(r.cache))
 	case "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans":
 		r.awaitResource(rs)
 		r.readScopeSpansList(rs)
@@ -135,28 +125,27 @@ func (r *reader) endResourceSpans(rs *resourceSpans) {
 	}
 }
 
-func (r *reader) readResource() trace.Resource {
+// readResAttrs reads the attributes of a Resource or InstrumentationScope.
+func (r *reader) readResAttrs() {
 	r.resAttrs.Reset()
-	if r.json.enter('{') {
-		for r.json.more() {
-			if string(r.json.name()) == "attributes" {
-				r.readAttributes(&r.resAttrs)
-			} else {
-				r.json.skip()
-			}
+	if !r.json.enter('{') {
+		return
+	}
+	for r.json.more() {
+		if string(r.json.name()) == "attributes" {
+			r.readAttributes(&r.resAttrs, (*reader).readAnyValue)
+		} else {
+			r.json.skip()
 		}
 	}
-	return r.resAttrs.Resource(r.cache)
 }
 
 func (r *reader) readScopeSpansList(rs *resourceSpans) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if r.json.enter('{') {
-			r.readScopeSpans(rs)
-		}
+	for r.json.nextObject() {
+		r.readScopeSpans(rs)
 	}
 }
 
@@ -166,7 +155,8 @@ func (r *reader) readScopeSpans(rs *resourceSpans) {
 	for r.json.more() {
 		switch string(r.json.name()) {
 		case "scope", "instrumentationLibrary", "instrumentation_library":
-			r.setScope(&sc, r.readScope())
+			r.readResAttrs()
+			r.setScope(&sc, r.resAttrs.TailSampled())
 		case "spans":
 			r.awaitScope(&sc)
 			if !r.json.enter('[') {
@@ -180,22 +170,6 @@ func (r *reader) readScopeSpans(rs *resourceSpans) {
 		}
 	}
 	r.endScope(&sc)
-}
-
-// readScope reads an InstrumentationScope and tells whether it has the mark of
-// a tail sampler.
-func (r *reader) readScope() (tailSampled bool) {
-	r.resAttrs.Reset()
-	if r.json.enter('{') {
-		for r.json.more() {
-			if string(r.json.name()) == "attributes" {
-				r.readAttributes(&r.resAttrs)
-			} else {
-				r.json.skip()
-			}
-		}
-	}
-	return r.resAttrs.TailSampled()
 }
 
 // scope is what is known of the scope of a ScopeSpans while it is read. The
@@ -264,7 +238,7 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 		case "endTimeUnixNano", "end_time_unix_nano":
 			end, endState = r.readInteger(endPart)
 		case "attributes":
-			r.readAttributes(&r.attrs)
+			r.readAttributes(&r.attrs, (*reader).readAnyValue)
 		case "links":
 			r.readLinks(d)
 		case "status":
@@ -317,10 +291,7 @@ func (r *reader) readLinks(d *draft) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
+	for r.json.nextObject() {
 		link := d.newRef(true)
 		for r.json.more() {
 			switch string(r.json.name()) {
@@ -343,8 +314,10 @@ type attrValue struct {
 	num  float64
 }
 
-// readAttributes reads an array of KeyValue, key and value in any order.
-func (r *reader) readAttributes(attrs *trace.Attributes) {
+// readAttributes reads an array of objects with a key and a value, in any order
+// and in the spelling of OTLP or of stdouttrace. readValue reads a value, which
+// every format wraps in its own way.
+func (r *reader) readAttributes(attrs *trace.Attributes, readValue func(*reader) attrValue) {
 	if !r.json.enter('[') {
 		return
 	}
@@ -368,18 +341,18 @@ members:
 		}
 		for r.json.more() {
 			switch string(r.json.name()) {
-			case "key":
+			case "key", "Key":
 				_, text := r.json.scalar()
 				key, wanted = attrs.See(text)
 				keyKnown = true
 				if !wanted && r.json.leaveObject() {
 					continue members
 				}
-			case "value":
+			case "value", "Value":
 				if keyKnown && !wanted {
 					r.json.skip()
 				} else {
-					value = r.readAnyValue()
+					value = readValue(r)
 				}
 			default:
 				r.json.skip()
@@ -435,6 +408,12 @@ func (r *reader) readAnyValue() (v attrValue) {
 		}
 	}
 	return v
+}
+
+// readScalarValue reads a value that is a bare scalar; others are bad ones.
+func (r *reader) readScalarValue() attrValue {
+	kind, text := r.json.scalar()
+	return r.hold(byte(kind), text)
 }
 
 // hold keeps a text over the next reads.

@@ -18,6 +18,9 @@ import (
 // them with descending numbers, so values come before keys and spans before
 // their resource.
 //
+// Each message inside another one has its length before it, so what is broken in
+// it costs the rest of that message and nothing around it.
+//
 // Field numbers are those of opentelemetry/proto/trace/v1/trace.proto.
 
 // errBadProto is what a message that cannot be walked to its end gives.
@@ -127,14 +130,12 @@ func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
 		switch f.num {
 		case 1:
 			r.resAttrs.Reset()
-			if err := r.walkAttributes(f.bytes, 1, &r.resAttrs); err != nil {
-				r.note(trace.NoteBadAttribute, nil)
-			}
+			r.walkAttributes(f.bytes, 1, &r.resAttrs)
 			r.setResource(rs, r.resAttrs.Resource(r.cache))
 		case 2, 1000: // scope_spans; instrumentation_library_spans before OTLP 0.15
 			r.awaitResource(rs)
 			if err := r.readScopeSpansProto(f.bytes, rs); err != nil {
-				return err
+				r.noteBroken(trace.NoteBadLine, err)
 			}
 		}
 	}
@@ -162,9 +163,7 @@ func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans, sc *scope) error 
 		switch f.num {
 		case 1:
 			r.resAttrs.Reset()
-			if err := r.walkAttributes(f.bytes, 3, &r.resAttrs); err != nil {
-				r.note(trace.NoteBadAttribute, nil)
-			}
+			r.walkAttributes(f.bytes, 3, &r.resAttrs)
 			r.setScope(sc, r.resAttrs.TailSampled())
 		case 2:
 			r.awaitScope(sc)
@@ -220,9 +219,7 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 		case f.num == 8 && f.typ == protowire.Fixed64Type:
 			end = f.value
 		case f.num == 9 && f.typ == protowire.BytesType:
-			if err := r.readKeyValue(f.bytes, &r.attrs); err != nil {
-				d.note(trace.NoteBadAttribute)
-			}
+			r.readKeyValue(f.bytes, &r.attrs)
 		case f.num == 13 && f.typ == protowire.BytesType:
 			d.readLinkProto(f.bytes)
 		case f.num == 15 && f.typ == protowire.BytesType:
@@ -269,24 +266,29 @@ func statusIsError(msg []byte) bool {
 }
 
 // walkAttributes reads the KeyValues in the fields num of msg.
-func (r *reader) walkAttributes(msg []byte, num protowire.Number, attrs *trace.Attributes) error {
+func (r *reader) walkAttributes(msg []byte, num protowire.Number, attrs *trace.Attributes) {
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)
 		if err != nil {
-			return err
+			r.noteAttribute(attrs, trace.NoteBadAttribute)
+			return
 		}
 		msg = rest
 		if f.num == num && f.typ == protowire.BytesType {
-			if err := r.readKeyValue(f.bytes, attrs); err != nil {
-				return err
-			}
+			r.readKeyValue(f.bytes, attrs)
 		}
 	}
-	return nil
 }
 
-// readKeyValue reads one KeyValue; its fields are looked at when both are known.
-func (r *reader) readKeyValue(msg []byte, attrs *trace.Attributes) error {
+// readKeyValue reads one KeyValue and counts a broken one.
+func (r *reader) readKeyValue(msg []byte, attrs *trace.Attributes) {
+	if err := r.walkKeyValue(msg, attrs); err != nil {
+		r.noteAttribute(attrs, trace.NoteBadAttribute)
+	}
+}
+
+// walkKeyValue looks at key and value when both are known.
+func (r *reader) walkKeyValue(msg []byte, attrs *trace.Attributes) error {
 	var name, value []byte
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)

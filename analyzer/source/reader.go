@@ -344,6 +344,17 @@ func (r *reader) setScaled(start, duration, unit int64) {
 	d.span.Start, d.span.Duration = start*unit, duration*unit
 }
 
+// each reads the elements of an array with read, and tells whether there is one.
+func (r *reader) each(read func(*reader)) bool {
+	if r.json.peek() != '[' || !r.json.enter('[') {
+		return false
+	}
+	for r.json.more() {
+		read(r)
+	}
+	return true
+}
+
 // The readers below take one JSON value each. A value of the wrong type counts
 // as a bad one, null as a missing one.
 

@@ -36,8 +36,9 @@ func Formats() []string {
 
 // What a file is refused with. Each says what to do instead.
 var (
-	errEmpty = errors.New("the file is empty")
-	errHTML  = errors.New("this is an HTML page, perhaps a login or error page; " +
+	errEmpty  = errors.New("the file is empty")
+	errCutOff = fmt.Errorf("no spans: the content is cut off: %w", errCutShort)
+	errHTML   = errors.New("this is an HTML page, perhaps a login or error page; " +
 		"download the trace as JSON")
 	errParquet = errors.New("this is a Parquet file; export the traces as OTLP JSON or protobuf instead")
 	errUTF16   = errors.New("this is UTF-16 text; save it as UTF-8")
@@ -90,7 +91,7 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 		case err != nil:
 			return "", 0, err
 		case cut:
-			return "", 0, fmt.Errorf("no spans: %w", errCutShort)
+			return "", 0, errCutOff
 		}
 		return "", 0, errEmpty
 	}
@@ -124,7 +125,7 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 			case err != nil:
 				return "", 0, err
 			case cut:
-				return "", 0, fmt.Errorf("no spans: %w", errCutShort)
+				return "", 0, errCutOff
 			}
 			return "", 0, unknownError(looked)
 		}

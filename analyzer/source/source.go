@@ -50,7 +50,8 @@ var _ trace.Source = (*Source)(nil)
 
 // Open makes a source of files, folders (read recursively: *.json, *.jsonl,
 // *.ndjson, *.pb, *.otlp, plain or with .gz or .zst), globs and "-" for stdin. A
-// file that is named twice is read once. The only errors are an unknown format
+// file that is named twice is read once; a pipe or device is read only if its
+// own name is given. The only errors are an unknown format
 // and an empty list of inputs. An input that cannot be used, because it does not
 // exist or for what it holds, is a [*FileError] at its place among the batches,
 // and the others are read all the same.
@@ -295,7 +296,7 @@ func (s *Source) open(f *openFile) (*content, shape, error) {
 		return nil, 0, err
 	}
 	c := &content{closers: []io.Closer{file}}
-	plain, err := decompress(&countedReader{file, f})
+	plain, err := decompress(&countedReader{file, f}, s.opts.MaxBytes)
 	if err != nil {
 		c.Close()
 		return nil, 0, withoutPath(err)

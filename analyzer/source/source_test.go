@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,15 @@ func zstded(text string) string {
 	}
 	defer func() { _ = w.Close() }()
 	return string(w.EncodeAll([]byte(text), nil))
+}
+
+// framed compresses each message alone and puts its length before it.
+func framed(messages ...string) string {
+	var out strings.Builder
+	for _, m := range messages {
+		out.WriteString(frame([]byte(zstded(m))))
+	}
+	return out.String()
 }
 
 // names returns the base names of the files that were read, in order.
@@ -289,15 +299,6 @@ func TestForcedFormat(t *testing.T) {
 
 func TestCompressionIsKnownByItsBytes(t *testing.T) {
 	first, second := otlp(otlpSpan("1", "")), otlp(otlpSpan("2", ""))
-	framed := func(messages ...string) string {
-		var out []byte
-		for _, m := range messages {
-			z := zstded(m)
-			out = binary.BigEndian.AppendUint32(out, uint32(len(z)))
-			out = append(out, z...)
-		}
-		return string(out)
-	}
 	want := []string{"a/1 svc|op unspecified 100+100", "a/2 svc|op unspecified 100+100"}
 	for name, content := range map[string]string{
 		"gzip":                  gzipped(first + "\n" + second + "\n"),
@@ -330,10 +331,9 @@ func TestCompressedDataThatEndsEarlyKeepsWhatWasRead(t *testing.T) {
 		// Ids that do not compress, so that a part of the file has a part of the spans.
 		doc.WriteString(otlp(otlpSpan(fmt.Sprintf("%016x", uint64(i+1)*0x9e3779b97f4a7c15), "")) + "\n")
 	}
-	frames := zstded(strings.Repeat(otlp(otlpSpan("1", "")), 3))
-	framed := string(binary.BigEndian.AppendUint32(nil, uint32(len(frames)))) + frames
+	frames := framed(strings.Repeat(otlp(otlpSpan("1", "")), 3))
 	for name, content := range map[string]string{
-		"gzip": gzipped(doc.String())[:9000], "zstd": zstded(doc.String())[:9000], "framed": framed + framed[:len(framed)-5],
+		"gzip": gzipped(doc.String())[:9000], "zstd": zstded(doc.String())[:9000], "framed": frames + frames[:len(frames)-5],
 	} {
 		if name == "zstd" {
 			content = zstded(doc.String())
@@ -361,6 +361,46 @@ func TestCutCompressedDataCountsOnce(t *testing.T) {
 			got := readStdin(t, Options{}, packed[:n], "-")
 			if len(got.spans) > 0 && got.notes.Count(trace.NoteTruncated) != 1 || got.notes.Count(trace.NoteBadLine) > 0 {
 				t.Fatalf("%s cut at byte %d of %d: notes %v", name, n, len(packed), got.notes.List())
+			}
+		}
+	}
+}
+
+// TestCutCompressedDataIsCalledCutOff cuts every compression at every byte behind
+// its magic number, also where nothing comes out yet.
+func TestCutCompressedDataIsCalledCutOff(t *testing.T) {
+	doc, msg := otlp(otlpSpan("1", "")), string(protoData(protoSpan(1)))
+	named := func(text string) string {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		w.Name, w.Comment, w.Extra = "traces.json", "exported", []byte("extra")
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return out.String()
+	}
+	for name, c := range map[string]struct {
+		magic int
+		parts []string // each can stand alone
+	}{
+		"gzip":                {2, []string{gzipped(doc), gzipped(doc)}},
+		"gzip with a name":    {2, []string{named(doc), named(doc)}},
+		"gzip of proto":       {2, []string{gzipped(msg)}},
+		"zstd":                {4, []string{zstded(doc), zstded(doc)}},
+		"zstd of many blocks": {4, []string{zstded(string(exportOTLP(4)))}},
+		"framed JSON":         {8, []string{framed(doc), framed(doc)}},
+		"framed proto":        {8, []string{framed(msg), framed(msg)}},
+	} {
+		content, whole := strings.Join(c.parts, ""), len(c.parts[0])
+		for n := c.magic; n < len(content); n += 1 + n/100 {
+			if n == whole {
+				continue
+			}
+			got := readStdin(t, Options{}, content[:n], "-")
+			switch {
+			case len(got.errs) > 1, len(got.errs) == 1 && !strings.Contains(got.errs[0].Error(), "the content is cut off"):
+				t.Fatalf("%s cut at byte %d of %d: errors %v", name, n, len(content), got.errs)
+			case len(got.errs) == 0 && got.notes.Count(trace.NoteTruncated) != 1:
+				t.Fatalf("%s cut at byte %d of %d: notes %v", name, n, len(content), got.notes.List())
 			}
 		}
 	}
@@ -434,8 +474,7 @@ func TestErrorsWithoutSpansSayWhatWasWrong(t *testing.T) {
 		otlp(otlpSpan("?", "")) + "}\n" + otlp(otlpSpan("", `,"kind":99`)) + "\n": "1 line could not be read, first at line 1: invalid character '}' at start of value; " +
 			"1 span has no id, first at line 2: the span id is missing or zero",
 		otlp(otlpSpan("1", ""))[:150]:          "the content is cut off, at byte 147: it ends inside a value",
-		gzipped(otlp(otlpSpan("1", "")))[:60]:  "the compressed data is incomplete",
-		gzipped(otlp(otlpSpan("1", "")))[:12]:  "the compressed data is incomplete",
+		gzipped(otlp(otlpSpan("1", "")))[:60]:  "the content is cut off: the compressed data is incomplete",
 		gzipped(otlp(otlpSpan("1", "")))[:140]: "the content is cut off, at byte ",
 	} {
 		got := readStdin(t, Options{}, in, "-")
@@ -498,8 +537,55 @@ func TestLimits(t *testing.T) {
 		if got := readStdin(t, Options{MaxBytes: int64(len(line))}, line, "-"); len(got.errs) > 0 || len(got.spans) != 1 {
 			t.Errorf("%d spans, errors %v", len(got.spans), got.errs)
 		}
+		for _, content := range []string{line, framed(line), framed(string(protoData(protoSpan(1))))} {
+			if got := readStdin(t, Options{MaxBytes: math.MaxInt64}, content, "-"); len(got.errs) > 0 || len(got.spans) != 1 {
+				t.Errorf("the highest limit: %d spans, errors %v", len(got.spans), got.errs)
+			}
+		}
 		if got := readStdin(t, Options{MaxBytes: int64(len(line)) - 1}, line, "-"); len(got.errs) != 1 {
 			t.Errorf("one byte over the limit: errors %v", got.errs)
+		}
+	})
+	t.Run("bytes of every compression", func(t *testing.T) {
+		const limit = 1 << 20
+		doc, msg := otlp(otlpSpan("1", "")), string(protoData(protoSpan(1)))
+		text, field := strings.Repeat(" ", 1<<25), strings.Repeat("\n", 1<<25)
+		bomb := framed(field)
+		for name, c := range map[string]struct {
+			content string
+			spans   int
+		}{
+			"gzip":                 {gzipped(doc + "\n" + text), 1},
+			"zstd":                 {zstded(doc + "\n" + text), 1},
+			"framed JSON":          {framed(doc, doc+text), 1},
+			"framed proto":         {framed(msg) + bomb, 1},
+			"framed proto, first":  {bomb, 0},
+			"framed, many":         {framed(msg) + strings.Repeat(framed(msg+field[:limit/2]), 3), 1},
+			"framed, JSON, proto":  {framed(doc+text[:limit-2000]) + bomb, 1},
+			"framed, a bomb later": {framed(doc, text[:limit]) + bomb, 1},
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := readStdin(t, Options{MaxBytes: limit}, c.content, "-")
+			runtime.ReadMemStats(&after)
+			if len(got.errs) != 1 || !strings.Contains(got.errs[0].Error(), "more than 1048576 bytes after decompression; raise --max-bytes") ||
+				len(got.spans) < c.spans {
+				t.Errorf("%s: %d spans, errors %v", name, len(got.spans), got.errs)
+			}
+			// The window of the decoder is 8 MiB whatever the limit.
+			if n := after.TotalAlloc - before.TotalAlloc; n > 32*limit {
+				t.Errorf("%s: %d bytes allocated to read 2^20", name, n)
+			}
+		}
+		// Wherever the limit falls, it is the same for messages that are
+		// compressed one by one and for the same ones as they are.
+		plain := frame([]byte(msg)) + frame([]byte(msg))
+		for limit := range int64(len(plain)) {
+			opts := Options{MaxBytes: limit + 1}
+			want, got := readStdin(t, opts, plain, "-"), readStdin(t, opts, framed(msg, msg), "-")
+			if !slices.Equal(showAll(got.spans), showAll(want.spans)) || fmt.Sprint(got.errs) != fmt.Sprint(want.errs) {
+				t.Errorf("limit %d: spans %q, errors %v; want %q, %v", limit+1, showAll(got.spans), got.errs, showAll(want.spans), want.errs)
+			}
 		}
 	})
 	t.Run("depth", func(t *testing.T) {

@@ -9,11 +9,7 @@ import (
 
 // readStdouttrace reads a span or an array of spans.
 func readStdouttrace(r *reader) {
-	if r.json.peek() == '[' {
-		r.json.enter('[')
-		for r.json.more() {
-			readStdouttrace(r)
-		}
+	if r.each(readStdouttrace) {
 		return
 	}
 	if kind := r.json.peek(); !r.json.enter('{') {
@@ -45,14 +41,14 @@ func readStdouttrace(r *reader) {
 		case "EndTime":
 			end, endState = r.readRFC3339(endPart)
 		case "Attributes":
-			r.readStdoutAttributes(&r.attrs)
+			r.readAttributes(&r.attrs, (*reader).readStdoutValue)
 		case "Links":
 			r.readStdoutLinks(d)
 		case "Status":
 			r.readStdoutStatus()
 		case "Resource":
 			r.resAttrs.Reset()
-			r.readStdoutAttributes(&r.resAttrs)
+			r.readAttributes(&r.resAttrs, (*reader).readStdoutValue)
 			res = r.resAttrs.Resource(r.cache)
 		default:
 			r.alien = true
@@ -145,10 +141,7 @@ func (r *reader) readStdoutLinks(d *draft) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
+	for r.json.nextObject() {
 		link := d.newRef(true)
 		for r.json.more() {
 			if string(r.json.name()) == "SpanContext" {
@@ -160,47 +153,17 @@ func (r *reader) readStdoutLinks(d *draft) {
 	}
 }
 
-// readStdoutAttributes reads [{"Key":...,"Value":{"Type":...,"Value":...}}].
-func (r *reader) readStdoutAttributes(attrs *trace.Attributes) {
-	if !r.json.enter('[') {
-		return
+// readStdoutValue reads {"Type":...,"Value":...}.
+func (r *reader) readStdoutValue() (v attrValue) {
+	if !r.json.enter('{') {
+		return v
 	}
 	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
-		var (
-			key              trace.AttrKey
-			keyKnown, wanted bool
-			value            attrValue
-		)
-		for r.json.more() {
-			switch string(r.json.name()) {
-			case "Key":
-				_, text := r.json.scalar()
-				key, wanted = attrs.See(text)
-				keyKnown = true
-			case "Value":
-				if keyKnown && !wanted || !r.json.enter('{') {
-					if keyKnown && !wanted {
-						r.json.skip()
-					}
-					continue
-				}
-				for r.json.more() {
-					if string(r.json.name()) == "Value" {
-						kind, text := r.json.scalar()
-						value = r.hold(byte(kind), text)
-					} else {
-						r.json.skip()
-					}
-				}
-			default:
-				r.json.skip()
-			}
-		}
-		if wanted {
-			r.noteAttribute(attrs, value.set(attrs, key))
+		if string(r.json.name()) == "Value" {
+			v = r.readScalarValue()
+		} else {
+			r.json.skip()
 		}
 	}
+	return v
 }

@@ -58,11 +58,7 @@ func coreAnnotation(value []byte) (int, bool) {
 
 // readZipkin reads a span, or an array of spans or arrays.
 func readZipkin(r *reader) {
-	if r.json.peek() == '[' {
-		r.json.enter('[')
-		for r.json.more() {
-			readZipkin(r)
-		}
+	if r.each(readZipkin) {
 		return
 	}
 	if kind := r.json.peek(); !r.json.enter('{') {
@@ -141,10 +137,7 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
+	for r.json.nextObject() {
 		var (
 			event  zipkinEvent
 			state  timeState
@@ -183,10 +176,7 @@ func (r *reader) readBinaryAnnotations(z *zipkinParts) {
 	if !r.json.enter('[') {
 		return
 	}
-	for r.json.more() {
-		if !r.json.enter('{') {
-			continue
-		}
+	for r.json.nextObject() {
 		var (
 			name   []byte
 			value  attrValue
@@ -201,8 +191,7 @@ func (r *reader) readBinaryAnnotations(z *zipkinParts) {
 				isPeer = string(text) == "sa"
 				name = append([]byte(nil), text...)
 			case "value":
-				kind, text := r.json.scalar()
-				value = r.hold(byte(kind), text)
+				value = r.readScalarValue()
 			case "endpoint":
 				at = r.readEndpoint()
 			default:

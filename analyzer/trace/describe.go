@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // Attributes collects, of one span or one resource, the few attributes that
@@ -248,6 +249,10 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 	return ""
 }
 
+// maxLimit is the longest budget that a request is taken to have, in ns: what is
+// longer is refused where budgets are handed on, too.
+const maxLimit = int64(time.Hour)
+
 // SetFloat gives key a number; the result is that of SetString.
 func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
 	switch key {
@@ -261,7 +266,7 @@ func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
 			a.stamp.DeadlineRemaining, a.stamp.HasDeadline = ns, true
 			return ""
 		}
-		if ns < 0 {
+		if ns < 0 || ns > maxLimit {
 			return NoteBadStamp
 		}
 		a.stamp.Limit = ns

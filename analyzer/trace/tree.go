@@ -89,7 +89,8 @@ const NoteNotSelected NoteKind = "not_selected"
 func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 	find := func(match func(*Desc) bool, anyKind bool) (found []int32) {
 		for _, e := range entries {
-			stack := append(t.stack[:0], e)
+			stack := t.stack[:0]
+			stack = append(stack, e)
 			for len(stack) > 0 {
 				i := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
@@ -136,7 +137,8 @@ func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 // the search: nobody waits for what lies behind it.
 func (t *Trace) entriesBelow(root int32) []int32 {
 	var found []int32
-	stack := append(t.stack[:0], root)
+	stack := t.stack[:0]
+	stack = append(stack, root)
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
@@ -165,7 +167,8 @@ func (t *Trace) unseen() []bool {
 
 // walk visits i and everything below it, parents first. visit must not walk.
 func (t *Trace) walk(i int32, visit func(int32)) {
-	stack := append(t.stack[:0], i)
+	stack := t.stack[:0]
+	stack = append(stack, i)
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
