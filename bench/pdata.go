@@ -104,9 +104,9 @@ func splitFrames(data []byte, atEOF bool) (advance int, token []byte, err error)
 
 // bridge turns spans of pdata into those of the analysis.
 type bridge struct {
-	cache      *trace.Cache
-	attrs, res trace.Attributes
-	text       []byte
+	cache             *trace.Cache
+	attrs, res, scope trace.Attributes
+	text              []byte
 }
 
 func (b *bridge) spans(traces ptrace.Traces) []trace.Span {
@@ -116,10 +116,17 @@ func (b *bridge) spans(traces ptrace.Traces) []trace.Span {
 		b.setAll(&b.res, resource.Resource().Attributes())
 		res := b.res.Resource(b.cache)
 		for _, scope := range resource.ScopeSpans().All() {
+			b.scope.Reset()
+			b.setAll(&b.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if !s.TraceID().IsEmpty() && !s.SpanID().IsEmpty() {
-					out = append(out, b.span(s, res))
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+					continue
 				}
+				span := b.span(s, res)
+				if b.scope.TailSampled() {
+					span.Flags |= trace.FlagTailSampled
+				}
+				out = append(out, span)
 			}
 		}
 	}
