@@ -1,0 +1,83 @@
+package propagation
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+// NewEndStamper returns a processor that passes everything to next, and gives
+// ended spans remaining.end, and the flag overrun where that is negative. It
+// must wrap the exporting processor, since a span cannot be changed any more
+// when it has ended:
+//
+//	sdktrace.WithSpanProcessor(propagation.NewEndStamper(sdktrace.NewBatchSpanProcessor(exporter)))
+//
+// Both can be derived from what the span carries anyway, so a pipeline with the
+// Collector's processor needs no end stamper. A long stream overruns by its
+// nature. If next is nil, ended spans go nowhere.
+func NewEndStamper(next sdktrace.SpanProcessor) sdktrace.SpanProcessor {
+	if next == nil {
+		next = &processor{}
+	}
+	return endStamper{next}
+}
+
+type endStamper struct {
+	sdktrace.SpanProcessor
+}
+
+// OnEnd implements sdktrace.SpanProcessor.
+func (p endStamper) OnEnd(s sdktrace.ReadOnlySpan) {
+	p.SpanProcessor.OnEnd(ended(s))
+}
+
+// endedSpan is a span with other attributes.
+type endedSpan struct {
+	sdktrace.ReadOnlySpan
+	attributes []attribute.KeyValue
+}
+
+// Attributes implements sdktrace.ReadOnlySpan.
+func (s *endedSpan) Attributes() []attribute.KeyValue { return s.attributes }
+
+// ended returns s with its end figures, or s if it has no start figures.
+func ended(s sdktrace.ReadOnlySpan) (out sdktrace.ReadOnlySpan) {
+	out = s
+	defer recovered("OnEnd")
+	all := s.Attributes()
+	start := slices.IndexFunc(all, func(kv attribute.KeyValue) bool { return kv.Key == attr.RemainingStart })
+	if start < 0 {
+		return s
+	}
+	remaining, ok := nanoseconds(all[start].Value.AsFloat64())
+	if !ok {
+		return s
+	}
+	end := int64(remaining) - int64(s.EndTime().Sub(s.StartTime()))
+	kvs := make([]attribute.KeyValue, len(all), len(all)+2)
+	copy(kvs, all)
+	kvs = append(kvs, RemainingEndKey.Float64(seconds(end)))
+	if end < 0 {
+		kvs = withFlag(kvs, attr.FlagOverrun)
+	}
+	return &endedSpan{ReadOnlySpan: s, attributes: kvs}
+}
+
+// withFlag adds flag to the flags among kvs.
+func withFlag(kvs []attribute.KeyValue, flag string) []attribute.KeyValue {
+	i := slices.IndexFunc(kvs, func(kv attribute.KeyValue) bool { return kv.Key == attr.Flags })
+	if i < 0 {
+		return append(kvs, FlagsKey.StringSlice([]string{flag}))
+	}
+	flags := kvs[i].Value.AsStringSlice()
+	if !slices.Contains(flags, flag) {
+		flags = append(flags, flag)
+		slices.Sort(flags)
+		kvs[i] = FlagsKey.StringSlice(flags)
+	}
+	return kvs
+}

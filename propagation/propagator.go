@@ -1,0 +1,205 @@
+package propagation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Name is the name of the propagator in OTEL_PROPAGATORS. Package autoreg
+// registers it.
+const Name = "latencybudget"
+
+// New returns a propagator that announces the remaining budget in Header and
+// reads the announcement of the caller. Compose it with TraceContext, in any
+// order, and add a processor made by NewSpanProcessor, which does the stamping.
+//
+// Inject announces what is left until the earlier of the inherited deadline and
+// that of the context; where neither is known, or the context has no span, it
+// removes what the carrier may hold, so that a proxy that copies its inbound
+// headers passes on nothing stale. Extract returns the context with what was
+// read, and never with another Deadline, Done or Err. A header that cannot be
+// read replaces nothing. Both recover from panics of carriers and contexts.
+func New(opts ...Option) propagation.TextMapPropagator {
+	return &propagator{newConfig(opts)}
+}
+
+type propagator struct {
+	config
+}
+
+var _ propagation.TextMapPropagator = (*propagator)(nil)
+
+// Fields returns Header, the only key that Inject sets. Authority headers are
+// not among them: they are never written.
+func (*propagator) Fields() []string { return []string{Header} }
+
+// Inject implements propagation.TextMapPropagator.
+func (p *propagator) Inject(ctx context.Context, carrier propagation.TextMapCarrier) {
+	defer recovered("Inject")
+	a, ok := p.announce(ctx)
+	if !ok {
+		blank(carrier)
+		return
+	}
+	var buffer [maxHeader]byte
+	value := string(a.appendHeader(buffer[:0]))
+	if header, ok := carrier.(propagation.HeaderCarrier); ok {
+		header[canonicalHeader] = []string{value} // Set would compute the key anew.
+		return
+	}
+	carrier.Set(Header, value)
+}
+
+// blank takes an announcement out of carrier.
+func blank(carrier propagation.TextMapCarrier) {
+	switch c := carrier.(type) {
+	case propagation.HeaderCarrier:
+		delete(c, canonicalHeader)
+	case propagation.MapCarrier:
+		delete(c, Header)
+	default:
+		// Carriers cannot delete, and a blank value is no announcement.
+		if c.Get(Header) != "" {
+			c.Set(Header, "")
+		}
+	}
+}
+
+// announce returns what to send from ctx, and whether there is anything.
+func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
+	defer recovered("Inject")
+	span := trace.SpanFromContext(ctx)
+	sc := span.SpanContext()
+	if !sc.IsValid() || (p.filter != nil && !p.filter(ctx)) {
+		return a, false
+	}
+	local, isLocal := span.(sdktrace.ReadOnlySpan)
+	if isLocal && local.SpanKind() == trace.SpanKindProducer && !p.messaging {
+		return a, false
+	}
+	now := at(time.Now())
+	until := deadline(ctx)
+	inherited := lineage{deadline: none}
+	if h := holderFrom(ctx); h != nil {
+		inherited = h.inherited(sc.TraceID())
+	} else {
+		inherited = lineageOf(span)
+	}
+	switch {
+	case !inherited.known() && until == none:
+		return a, false
+	case !inherited.known():
+		inherited.limit = int64(until - now)
+		if isLocal {
+			inherited.limit = int64(until - at(local.StartTime()))
+		}
+	case until == none || inherited.deadline < until:
+		until = inherited.deadline
+	}
+	a = announcement{
+		remaining: int64(until - now),
+		span:      sc.SpanID(),
+		hop:       inherited.next(),
+	}
+	// A deadline that is later than the inherited one, but within the tolerance,
+	// may leave more than the total that the origin saw.
+	a.limit = max(inherited.limit, a.remaining)
+	return a, a.limit <= p.maxLimit && a.remaining >= -p.maxLimit
+}
+
+// Extract implements propagation.TextMapPropagator.
+func (p *propagator) Extract(ctx context.Context, carrier propagation.TextMapCarrier) (out context.Context) {
+	out = ctx
+	defer recovered("Extract")
+	announced, verdict := p.read(carrier)
+	var authority, perHop reading
+	inherited := lineage{deadline: none}
+	if verdict == valid || len(p.authorities) > 0 {
+		now := time.Now()
+		authority, perHop = p.consult(carrier, now)
+		if verdict == valid {
+			inherited = announced.lineage(at(now))
+		} else {
+			inherited = authority.lineage(at(now))
+		}
+	}
+	if verdict != valid && authority.header == nil && perHop.header == nil && holderFrom(ctx) != nil {
+		return ctx
+	}
+	return &holder{
+		Context:   ctx,
+		announced: announced,
+		authority: authority,
+		perHop:    perHop,
+		verdict:   verdict,
+		lineage:   inherited,
+		rules:     defaultRules,
+	}
+}
+
+// read returns the announcement in carrier. A repeated field is invalid, where
+// the carrier can tell: the one of gRPC shows the first value only.
+func (p *propagator) read(carrier propagation.TextMapCarrier) (announcement, verdict) {
+	value, repeated := get(carrier, Header, canonicalHeader)
+	if repeated {
+		return announcement{}, invalid
+	}
+	return parse(value, p.maxLimit)
+}
+
+// get returns the value of a field, and whether there is more than one.
+func get(carrier propagation.TextMapCarrier, name, canonical string) (value string, repeated bool) {
+	var values []string
+	switch c := carrier.(type) {
+	case propagation.HeaderCarrier:
+		values = c[canonical] // Values would compute the key anew.
+	case propagation.ValuesGetter:
+		values = c.Values(name)
+	default:
+		return carrier.Get(name), false
+	}
+	if len(values) == 0 {
+		return "", false
+	}
+	return values[0], len(values) > 1
+}
+
+// consult reads the authority headers at the instant now. Of several the
+// smallest counts.
+func (p *propagator) consult(carrier propagation.TextMapCarrier, now time.Time) (authority, perHop reading) {
+	for i := range p.authorities {
+		a := &p.authorities[i]
+		value, repeated := get(carrier, a.name, a.canonical)
+		left, ok := a.left(value, now)
+		if repeated || !ok || left > p.maxLimit || left < -p.maxLimit {
+			continue
+		}
+		into := &authority
+		if a.kind == PerHop {
+			into = &perHop
+		}
+		if until := at(now) + instant(left); into.header == nil || until < into.deadline {
+			*into = reading{header: a, deadline: until}
+		}
+	}
+	return authority, perHop
+}
+
+var panicked sync.Once
+
+// recovered ends a panic of the deferring function, which must leave everything
+// as it was. The first in a process is reported to the global error handler.
+func recovered(where string) {
+	if r := recover(); r != nil {
+		panicked.Do(func() {
+			otel.Handle(fmt.Errorf("latency budget: %s panicked, nothing was observed (reported once): %v", where, r))
+		})
+	}
+}
