@@ -29,7 +29,7 @@ var base = time.Now()
 func at(t time.Time) instant {
 	if t == t.Round(0) { // Round strips the monotonic reading, if there is one.
 		now := time.Now()
-		return clamp(at(now) + clamp(instant(t.Sub(now))))
+		return clamp(instant(now.Sub(base)) + clamp(instant(t.Sub(now))))
 	}
 	return clamp(instant(t.Sub(base)))
 }

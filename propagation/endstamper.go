@@ -1,6 +1,7 @@
 package propagation
 
 import (
+	"context"
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,10 +22,18 @@ import (
 // nature. If next is nil, ended spans go nowhere.
 func NewEndStamper(next sdktrace.SpanProcessor) sdktrace.SpanProcessor {
 	if next == nil {
-		next = &processor{}
+		next = discard{}
 	}
 	return endStamper{next}
 }
+
+// discard is a processor that does nothing.
+type discard struct{}
+
+func (discard) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (discard) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (discard) Shutdown(context.Context) error                  { return nil }
+func (discard) ForceFlush(context.Context) error                { return nil }
 
 type endStamper struct {
 	sdktrace.SpanProcessor

@@ -2,6 +2,7 @@ package propagation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -119,6 +120,9 @@ func (p *propagator) Extract(ctx context.Context, carrier propagation.TextMapCar
 	out = ctx
 	defer recovered("Extract")
 	announced, verdict := p.read(carrier)
+	if verdict == invalid {
+		unreadable.Do(func() { otel.Handle(errUnreadable) })
+	}
 	var authority, perHop reading
 	inherited := lineage{deadline: none}
 	if verdict == valid || len(p.authorities) > 0 {
@@ -192,7 +196,13 @@ func (p *propagator) consult(carrier propagation.TextMapCarrier, now time.Time) 
 	return authority, perHop
 }
 
-var panicked sync.Once
+// What could come with every request is reported once in a process, and never
+// with a value from outside.
+var (
+	unreadable    sync.Once
+	errUnreadable = errors.New("latency budget: ignored an unreadable or repeated header " + Header + " (reported once)")
+	panicked      sync.Once
+)
 
 // recovered ends a panic of the deferring function, which must leave everything
 // as it was. The first in a process is reported to the global error handler.
