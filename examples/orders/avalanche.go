@@ -26,7 +26,7 @@ type AvalancheRun struct {
 	Name    string
 	Summary Summary
 	Pools   []PoolStats
-	Drained time.Duration // from the last answer until no service had work
+	Drained time.Duration // from the last request on, until no service had work
 }
 
 // runAvalanche makes one of the two runs.
@@ -50,7 +50,8 @@ func runAvalanche(ctx context.Context, cfg Config, mode Mode) (AvalancheRun, err
 	}
 	outcomes, err := load.Run(ctx, s)
 	if err == nil {
-		run.Drained, err = s.Drain(ctx)
+		err = s.Drain(ctx)
+		run.Drained = time.Since(outcomes[len(outcomes)-1].Sent)
 	}
 	run.Summary, run.Pools = Summarise(outcomes), s.Stats()
 	return run, errors.Join(err, s.close())
@@ -67,7 +68,7 @@ func avalanche(ctx context.Context, cfg Config, stdout io.Writer) error {
 		if err := run.Summary.print(stdout, run.Pools); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "drained   %s after the last answer\n\n", ms(run.Drained))
+		fmt.Fprintf(stdout, "drained   %s after the last request\n\n", ms(run.Drained))
 	}
 	return nil
 }

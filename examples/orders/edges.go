@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -70,7 +71,7 @@ func (s *Service) edgeHTTP(callee *Service) edge {
 	}
 	s.system.clients = append(s.system.clients, func() error { base.CloseIdleConnections(); return nil })
 	client := &http.Client{Transport: otelhttp.NewTransport(
-		s.system.cfg.Mode.transport(s.authority, base),
+		s.system.cfg.Mode.transport(s.authority, s.clock.transport(base)),
 		otelhttp.WithTracerProvider(s.provider),
 		otelhttp.WithPropagators(s.propagator()),
 		otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return "POST /order" }))}
@@ -252,6 +253,19 @@ func queueTime(ctx context.Context, fault Fault) time.Duration {
 		return time.Until(deadline) / 2
 	}
 	return fault.Value
+}
+
+// queuedStats puts a queue before the tracing of a gRPC service.
+type queuedStats struct {
+	stats.Handler
+	fault Fault
+}
+
+// TagRPC implements [stats.Handler]. It is the first thing that the server does
+// with a call.
+func (q queuedStats) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	_ = wait(ctx, queueTime(ctx, q.fault))
+	return q.Handler.TagRPC(ctx, info)
 }
 
 // queueHTTP puts a queue before everything else of a service.

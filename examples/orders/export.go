@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -105,9 +104,8 @@ func asHex(id []byte) []byte {
 
 // newProvider makes the tracer provider of a service, with the two lines that
 // package propagation needs: its span processor, and its end stamper around the
-// exporting one. The clock of the service differs from that of the machine by
-// skew.
-func newProvider(ctx context.Context, service string, skew time.Duration, connect newClient) (*sdktrace.TracerProvider, error) {
+// exporting one.
+func newProvider(ctx context.Context, service string, c clock, connect newClient) (*sdktrace.TracerProvider, error) {
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", service),
@@ -120,45 +118,8 @@ func newProvider(ctx context.Context, service string, skew time.Duration, connec
 		if err != nil {
 			return nil, fmt.Errorf("export of %s: %w", service, err)
 		}
-		batcher := sdktrace.NewBatchSpanProcessor(skewedExporter{exporter, skew}, sdktrace.WithMaxQueueSize(1<<16))
+		batcher := sdktrace.NewBatchSpanProcessor(c.exporter(exporter), sdktrace.WithMaxQueueSize(1<<16))
 		opts = append(opts, sdktrace.WithSpanProcessor(propagation.NewEndStamper(batcher)))
 	}
 	return sdktrace.NewTracerProvider(opts...), nil
-}
-
-// skewedExporter gives spans the times that a host with a wrong clock would.
-type skewedExporter struct {
-	sdktrace.SpanExporter
-	skew time.Duration
-}
-
-// ExportSpans implements [sdktrace.SpanExporter].
-func (e skewedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
-	if e.skew == 0 {
-		return e.SpanExporter.ExportSpans(ctx, spans)
-	}
-	skewed := make([]sdktrace.ReadOnlySpan, len(spans))
-	for i, span := range spans {
-		skewed[i] = skewedSpan{span, e.skew}
-	}
-	return e.SpanExporter.ExportSpans(ctx, skewed)
-}
-
-type skewedSpan struct {
-	sdktrace.ReadOnlySpan
-	skew time.Duration
-}
-
-func (s skewedSpan) StartTime() time.Time { return s.ReadOnlySpan.StartTime().Add(s.skew) }
-
-func (s skewedSpan) EndTime() time.Time { return s.ReadOnlySpan.EndTime().Add(s.skew) }
-
-func (s skewedSpan) Events() []sdktrace.Event {
-	events := s.ReadOnlySpan.Events()
-	skewed := make([]sdktrace.Event, len(events))
-	for i, event := range events {
-		event.Time = event.Time.Add(s.skew)
-		skewed[i] = event
-	}
-	return skewed
 }

@@ -36,7 +36,8 @@ type Outcome struct {
 	Status   int // of HTTP; gRPC codes as their HTTP status
 	Reason   string
 	Degraded []string
-	Latency  time.Duration // seen by the client, from the instant at which it was to be sent
+	Sent     time.Time     // or rather, when it was to be
+	Latency  time.Duration // from then on, seen by the client
 }
 
 // clientPatience ends a request that gets no answer at all.
@@ -103,7 +104,7 @@ func (s *System) client(budget time.Duration) (send sender, done func(), err err
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(budget, clientPatience))
 			defer cancel()
 			answer, err := invoke(ctx, conn, entry.node.Name, order)
-			return Outcome{Status: httpStatus(codeOf(err)), Degraded: answer.Degraded, Latency: time.Since(due)}
+			return Outcome{Status: httpStatus(codeOf(err)), Degraded: answer.Degraded, Sent: due, Latency: time.Since(due)}
 		}, func() { _ = conn.Close() }, nil
 	}
 	base := &http.Transport{MaxIdleConnsPerHost: 1024}
@@ -130,7 +131,7 @@ func exchange(ctx context.Context, client *http.Client, url string, order Order,
 		if late := codeOf(err); errors.Is(err, context.Canceled) || late == codes.DeadlineExceeded {
 			code = late
 		}
-		return Outcome{Status: httpStatus(code), Reason: "no answer", Latency: time.Since(due)}
+		return Outcome{Status: httpStatus(code), Reason: "no answer", Sent: due, Latency: time.Since(due)}
 	}
 	defer resp.Body.Close()
 	var answer struct {
@@ -142,7 +143,7 @@ func exchange(ctx context.Context, client *http.Client, url string, order Order,
 		err = json.Unmarshal(body, &answer)
 	}
 	outcome := Outcome{
-		Status: resp.StatusCode, Reason: answer.Reason, Degraded: answer.Degraded, Latency: time.Since(due)}
+		Status: resp.StatusCode, Reason: answer.Reason, Degraded: answer.Degraded, Sent: due, Latency: time.Since(due)}
 	if err != nil {
 		outcome.Reason = "answer cannot be read"
 	}

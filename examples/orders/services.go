@@ -21,7 +21,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	"github.com/latencybudget/latencybudget/propagation"
 )
@@ -122,6 +121,7 @@ type Service struct {
 	system    *System
 	authority *Authority
 	provider  *sdktrace.TracerProvider
+	clock     clock
 	pool      *pool
 	address   string // for its callers; a proxy's where there is one
 	edges     map[string]edge
@@ -167,14 +167,16 @@ func (s *System) Close(ctx context.Context) error {
 		for _, stop := range service.stop {
 			errs = append(errs, stop(ctx))
 		}
-		service.async.Wait() // each call ends with its deadline at the latest
-		if i == 0 {
-			_, err := s.Drain(ctx) // handlers that were given up go on
-			errs = append(errs, err)
+		if i > 0 {
+			continue
 		}
-	}
-	for _, client := range s.clients {
-		errs = append(errs, client())
+		errs = append(errs, s.Drain(ctx)) // handlers that were given up go on
+		for _, service := range s.services {
+			service.async.Wait() // calls end with their deadline at the latest
+		}
+		for _, client := range s.clients {
+			errs = append(errs, client())
+		}
 	}
 	for _, service := range s.services {
 		errs = append(errs, service.provider.Shutdown(ctx))
@@ -191,19 +193,18 @@ func (s *System) Stats() []PoolStats {
 	return stats
 }
 
-// Drain waits until no service has work and returns how long that took.
-func (s *System) Drain(ctx context.Context) (time.Duration, error) {
-	start := time.Now()
+// Drain waits until no service has work.
+func (s *System) Drain(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for slices.ContainsFunc(s.services, func(service *Service) bool { return !service.pool.idle() }) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return time.Since(start), fmt.Errorf("services did not drain: %w", ctx.Err())
+			return fmt.Errorf("services did not drain: %w", ctx.Err())
 		}
 	}
-	return time.Since(start), nil
+	return nil
 }
 
 func (s *System) service(name string) *Service {
@@ -215,70 +216,32 @@ func (s *System) service(name string) *Service {
 	return nil
 }
 
-// skew is how far the clock of a node is off. Nodes called by one with a right
-// clock have a wrong one, by turns early and late, and the other way round, so
-// that all callers and callees differ by the same.
-func (c *Config) skew(name string) time.Duration {
-	turn, depth := 0, 0
-	for at := name; at != c.Nodes[0].Name; depth++ {
-		i, position := c.caller(at)
-		if i < 0 {
-			return 0 // called by nobody
-		}
-		at, turn = c.Nodes[i].Name, turn+position
-	}
-	switch {
-	case depth%2 == 0:
-		return 0
-	case turn%2 == 0:
-		return c.Skew
-	}
-	return -c.Skew
-}
-
-// caller finds who calls a node, and as which of its calls.
-func (c *Config) caller(name string) (node, position int) {
-	for i, n := range c.Nodes {
-		position = 0
-		for _, step := range n.Steps {
-			for _, call := range step.Calls {
-				if call == name {
-					return i, position
-				}
-				position++
-			}
-		}
-	}
-	return -1, 0
-}
-
 // startService starts node i of the topology.
 func (s *System) startService(ctx context.Context, i int) error {
 	cfg, node := &s.cfg, s.cfg.Nodes[i]
-	skew := cfg.skew(node.Name)
-	provider, err := newProvider(ctx, node.Name, skew, cfg.Export)
+	service := &Service{
+		node: node, system: s, clock: cfg.clock(node.Name),
+		pool: newPool(cfg.Workers), edges: make(map[string]edge),
+	}
+	provider, err := newProvider(ctx, node.Name, service.clock, cfg.Export)
 	if err != nil {
 		return err
 	}
-	authority := &Authority{
+	service.provider = provider
+	s.services = append(s.services, service)
+	service.authority = &Authority{
 		Wire:    cfg.Wire,
 		Default: cfg.Fresh,
 		Max:     cfg.Max,
 		Lenient: !cfg.Mode.enforces(),
-		Now:     func() time.Time { return time.Now().Add(skew) },
 		Log:     cfg.Log.With("service", node.Name),
 	}
 	if i == 0 {
-		authority.Reserve, authority.Minimum = cfg.Reserve, cfg.Minimum
+		service.authority.Reserve, service.authority.Minimum = cfg.Reserve, cfg.Minimum
 	}
 	if cfg.Mode == Ratio {
-		authority.Ratio = callRatio
+		service.authority.Ratio = callRatio
 	}
-	service := &Service{
-		node: node, system: s, authority: authority, provider: provider,
-		pool: newPool(cfg.Workers), edges: make(map[string]edge),
-	}
-	s.services = append(s.services, service)
 	if node.Protocol == GRPC {
 		return service.listenGRPC()
 	}
@@ -313,6 +276,7 @@ func (s *Service) listenHTTP() error {
 	if fault, ok := s.system.faults.everywhere(Queue, s.node.Name); ok {
 		handler = s.queueHTTP(fault, handler)
 	}
+	handler = s.clock.handler(handler)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }() // ends with Shutdown
 	s.stop = append(s.stop, server.Shutdown)
@@ -328,18 +292,12 @@ func (s *Service) listenGRPC() error {
 		return err
 	}
 	s.address = listener.Addr().String()
-	opts := []grpc.ServerOption{
-		grpc.StatsHandler(otelgrpc.NewServerHandler(
-			otelgrpc.WithTracerProvider(s.provider), otelgrpc.WithPropagators(s.propagator()))),
-		grpc.UnaryInterceptor(s.authority.UnaryServer),
-	}
+	traced := otelgrpc.NewServerHandler(
+		otelgrpc.WithTracerProvider(s.provider), otelgrpc.WithPropagators(s.propagator()))
 	if fault, ok := s.system.faults.everywhere(Queue, s.node.Name); ok {
-		opts = append(opts, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-			wait(ctx, queueTime(ctx, fault))
-			return ctx, nil
-		}))
+		traced = queuedStats{traced, fault}
 	}
-	server := grpc.NewServer(opts...)
+	server := grpc.NewServer(grpc.StatsHandler(traced), grpc.UnaryInterceptor(s.authority.UnaryServer))
 	server.RegisterService(orderService(s.node.Name), s)
 	go func() { _ = server.Serve(listener) }() // ends with GracefulStop
 	s.stop = append(s.stop, func(ctx context.Context) error {
@@ -484,7 +442,7 @@ func (s *Service) call(ctx context.Context, callee *Service, order Order) (Answe
 			break
 		}
 	}
-	if fault, ok := callee.fault(LateRetry, order); ok && err != nil && ctx.Err() != nil {
+	if fault, ok := callee.fault(LateRetry, order); ok && codeOf(err) == codes.DeadlineExceeded {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), fault.Value)
 		defer cancel()
 		return s.edges[callee.node.Name](late, order)
