@@ -30,6 +30,8 @@ func (r *recorder) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpan
 	return nil
 }
 
+func recordTo(r *recorder) newClient { return func() otlptrace.Client { return r } }
+
 // span is a recorded span with what the tests look at.
 type span struct {
 	service    string
@@ -123,7 +125,7 @@ func start(t *testing.T, cfg Config) (s *System, stop func() []span) {
 	t.Helper()
 	r := new(recorder)
 	if cfg.Export == nil {
-		cfg.Export = func() otlptrace.Client { return r }
+		cfg.Export = recordTo(r)
 	}
 	if cfg.Mode == "" {
 		cfg.Mode = Propagated
