@@ -73,8 +73,11 @@ type Authority struct {
 	Default time.Duration // for a request that announces nothing; 0 refuses it with 400
 	Max     time.Duration // what a request gets at most; 0 means no limit
 	Reserve time.Duration // kept back from dependencies, for the answer of the service
-	Ratio   float64       // share of the rest that one dependency gets; 0 means all of it
 	Minimum time.Duration // below it neither the request nor a call is begun
+
+	// Ratio is the share of the rest that a dependency gets, by its name, over 0
+	// and up to 1. One that is not named gets all of it.
+	Ratio map[string]float64
 
 	// Lenient waits for a handler that ignores the deadline. Without it, 504 is
 	// answered on time and the handler goes on for nobody.
@@ -222,7 +225,8 @@ func (a *Authority) Middleware(next http.Handler) http.Handler {
 			answer(kept.status, kept.header, kept.body.Bytes())
 		case <-expired:
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return // the client is gone
+				answer(statusClientClosedRequest, nil, nil) // for the span; the client is gone
+				return
 			}
 			err := a.refuse(ctx, &DeadlineError{Reason: ReasonExceeded, Stage: "handler"})
 			header, body := errorAnswer(err)
@@ -271,6 +275,9 @@ func (a *Authority) budget(h http.Header, now time.Time) (time.Duration, error) 
 	return budget, nil
 }
 
+// statusClientClosedRequest is what nginx writes for a client that has gone.
+const statusClientClosedRequest = 499
+
 const year = 365 * 24 * 3600 * 1000 // ms
 
 // Call runs a call of a dependency with its part of what the request has left:
@@ -281,8 +288,8 @@ func (a *Authority) Call(ctx context.Context, dependency string, call func(conte
 		return call(ctx)
 	}
 	given := time.Until(deadline) - a.Reserve
-	if a.Ratio > 0 {
-		given = time.Duration(a.Ratio * float64(given))
+	if ratio, ok := a.Ratio[dependency]; ok {
+		given = time.Duration(ratio * float64(given))
 	}
 	if given <= 0 || given < a.Minimum {
 		return a.refuse(ctx, &DeadlineError{Reason: ReasonBelowMinimum, Stage: "dependency", Dependency: dependency})

@@ -183,6 +183,20 @@ func TestA20msBudgetIsAnswered504InTimeWhateverTheHandlerDoes(t *testing.T) {
 	}
 }
 
+func TestAClientThatIsGoneIsNoTimeout(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &Authority{Default: time.Minute, Log: silent}
+	w := httptest.NewRecorder()
+	a.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+		time.Sleep(50 * time.Millisecond)
+	})).ServeHTTP(w, newRequest(t, "", "").WithContext(ctx))
+	if w.Code != statusClientClosedRequest {
+		t.Errorf("status %d, want %d", w.Code, statusClientClosedRequest)
+	}
+}
+
 func TestALenientAuthorityWaitsForTheHandler(t *testing.T) {
 	a := &Authority{Default: 10 * time.Millisecond, Lenient: true, Log: silent}
 	w := httptest.NewRecorder()
@@ -287,7 +301,7 @@ func TestTheTransportSendsTheRemainderRoundedDown(t *testing.T) {
 // 30 ms for itself and gives the dependency 0.7 of the rest.
 func gateway(t *testing.T, log io.Writer) *httptest.Server {
 	a := &Authority{
-		Wire: Absolute, Max: 2 * time.Second, Reserve: 30 * time.Millisecond, Ratio: 0.7, Minimum: 25 * time.Millisecond,
+		Wire: Absolute, Max: 2 * time.Second, Reserve: 30 * time.Millisecond, Ratio: map[string]float64{"backend": 0.7}, Minimum: 25 * time.Millisecond,
 		Log: slog.New(slog.NewJSONHandler(log, nil)),
 	}
 	server := httptest.NewServer(a.Middleware(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -383,13 +397,20 @@ func TestTheGatewayWantsADeadline(t *testing.T) {
 
 func TestNoCallIsGivenMoreThanWhatIsLeft(t *testing.T) {
 	for _, a := range []*Authority{
-		{}, {Ratio: 0.5}, {Ratio: 1}, {Reserve: 100 * time.Millisecond}, {Reserve: 100 * time.Millisecond, Ratio: 0.3},
+		{},
+		{Ratio: map[string]float64{"x": 0.5, "y": 0.1}},
+		{Ratio: map[string]float64{"x": 1}},
+		{Reserve: 100 * time.Millisecond},
+		{Reserve: 100 * time.Millisecond, Ratio: map[string]float64{"x": 0.3}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		outer, _ := ctx.Deadline()
 		err := a.Call(ctx, "x", func(part context.Context) error {
 			inner, ok := part.Deadline()
 			most := outer.Add(-a.Reserve)
+			if ratio, ok := a.Ratio["x"]; ok {
+				most = time.Now().Add(time.Duration(ratio * float64(time.Until(outer)-a.Reserve)))
+			}
 			if !ok || inner.After(most.Add(time.Millisecond)) || inner.After(outer) {
 				t.Errorf("%+v: the call may end at %v, want at most %v", a, inner, most)
 			}

@@ -212,8 +212,6 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-const statusClientClosedRequest = 499 // as nginx has it
-
 // httpStatus is the HTTP status for a code that codeOf returns.
 func httpStatus(code codes.Code) int {
 	switch code {

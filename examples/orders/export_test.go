@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -235,4 +236,37 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 	stacks := make([]byte, 1<<20)
 	t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+}
+
+// The commands of the README are run, with few requests.
+func TestTheReadmeHoldsCommandsThatWork(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "spans.jsonl")
+	run := 0
+	for line := range strings.Lines(string(readme)) {
+		line, _, _ = strings.Cut(line, "#")
+		args, ok := strings.CutPrefix(line, "go run ./examples/orders")
+		if !ok || strings.Contains(args, "-scenario") || strings.Contains(args, "-requests") {
+			continue // these take long; they have tests of their own
+		}
+		fields := strings.Fields(args)
+		for i, field := range fields {
+			if field == "-endpoint" {
+				fields[i], fields[i+1] = "-out", file
+			}
+			if field == "-out" {
+				fields[i+1] = file
+			}
+		}
+		if code, out, errs := command(t, append(fields, "-requests", "2", "-rate", "0")...); code != 0 {
+			t.Errorf("%v: exit code %d, %s%s", fields, code, out, errs)
+		}
+		run++
+	}
+	if run < 8 {
+		t.Errorf("%d commands were run, want 8 at least", run)
+	}
 }

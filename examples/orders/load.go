@@ -159,11 +159,14 @@ type Summary struct {
 	OKP50     time.Duration
 }
 
-// Summarise counts outcomes.
+// Summarise counts outcomes. Requests that were never sent do not count.
 func Summarise(outcomes []Outcome) Summary {
 	s := Summary{ByStatus: make(map[int]int), Degraded: make(map[string]int)}
 	var all, ok, failed []time.Duration
 	for _, o := range outcomes {
+		if o.Sent.IsZero() {
+			continue
+		}
 		s.ByStatus[o.Status]++
 		all = append(all, o.Latency)
 		if o.Status == http.StatusOK {
@@ -180,7 +183,7 @@ func Summarise(outcomes []Outcome) Summary {
 	return s
 }
 
-// print writes the summary and the stations of the pools as text.
+// print writes the summary and what the pools have seen as text.
 func (s Summary) print(w io.Writer, stats []PoolStats) error {
 	counts := func(m []string) string { return cmp.Or(strings.Join(m, ", "), "none") }
 	var byStatus, degraded []string

@@ -240,7 +240,12 @@ func (s *System) startService(ctx context.Context, i int) error {
 		service.authority.Reserve, service.authority.Minimum = cfg.Reserve, cfg.Minimum
 	}
 	if cfg.Mode == Ratio {
-		service.authority.Ratio = callRatio
+		service.authority.Ratio = make(map[string]float64)
+		for _, step := range node.Steps {
+			for _, name := range step.Calls {
+				service.authority.Ratio[name] = callRatio
+			}
+		}
 	}
 	if node.Protocol == GRPC {
 		return service.listenGRPC()
