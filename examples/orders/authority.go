@@ -187,18 +187,19 @@ func (a *Authority) Middleware(next http.Handler) http.Handler {
 			w.WriteHeader(status)
 			_, _ = w.Write(body) // the client may be gone
 		}
+		fail := func(status int, err error) {
+			answer(status, http.Header{"Content-Type": {"application/json"}}, errorBody(err))
+		}
 		budget, err := a.budget(r.Header, arrived)
 		if err != nil {
-			header, body := errorAnswer(err)
-			answer(http.StatusBadRequest, header, body)
+			fail(http.StatusBadRequest, err)
 			return
 		}
 		ctx, cancel := a.begin(r.Context(), budget)
 		defer cancel()
 		propagation.Observe(ctx)
 		if err := a.admit(ctx, budget); err != nil {
-			header, body := errorAnswer(err)
-			answer(http.StatusGatewayTimeout, header, body)
+			fail(http.StatusGatewayTimeout, err)
 			return
 		}
 		kept := &keptAnswer{header: make(http.Header), status: http.StatusOK}
@@ -228,9 +229,7 @@ func (a *Authority) Middleware(next http.Handler) http.Handler {
 				answer(statusClientClosedRequest, nil, nil) // for the span; the client is gone
 				return
 			}
-			err := a.refuse(ctx, &DeadlineError{Reason: ReasonExceeded, Stage: "handler"})
-			header, body := errorAnswer(err)
-			answer(http.StatusGatewayTimeout, header, body)
+			fail(http.StatusGatewayTimeout, a.refuse(ctx, &DeadlineError{Reason: ReasonExceeded, Stage: "handler"}))
 		}
 	})
 }
@@ -374,9 +373,9 @@ func (k *keptAnswer) WriteHeader(status int) { k.status = status }
 
 func (k *keptAnswer) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// errorAnswer is the body of an answer that is an error. A reason of time stands
-// in it by name.
-func errorAnswer(err error) (http.Header, []byte) {
+// errorBody is the JSON of an answer that is an error. A reason of time stands in
+// it by name.
+func errorBody(err error) []byte {
 	answer := struct {
 		Reason string `json:"reason,omitempty"`
 		Error  string `json:"error"`
@@ -385,5 +384,5 @@ func errorAnswer(err error) (http.Header, []byte) {
 		answer.Reason = late.Reason
 	}
 	body, _ := json.Marshal(answer) // two strings always encode
-	return http.Header{"Content-Type": {"application/json"}}, append(body, '\n')
+	return append(body, '\n')
 }

@@ -309,9 +309,8 @@ func gateway(t *testing.T, log io.Writer) *httptest.Server {
 			return wait(ctx, 120*time.Millisecond)
 		})
 		if err != nil {
-			_, body := errorAnswer(err)
 			w.WriteHeader(httpStatus(codeOf(err)))
-			_, _ = w.Write(body)
+			_, _ = w.Write(errorBody(err))
 		}
 	})))
 	t.Cleanup(server.Close)

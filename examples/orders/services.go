@@ -160,7 +160,9 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 }
 
 // Close lets nobody in any more, waits for what the services still do, stops
-// them and exports what is left. It gives up waiting when ctx ends.
+// them and exports what is left. When ctx ends, it stops without waiting, but for
+// the calls that nobody else waits for: those end with a deadline, theirs or the
+// callee's.
 func (s *System) Close(ctx context.Context) error {
 	var errs []error
 	for i, service := range s.services {
@@ -172,8 +174,9 @@ func (s *System) Close(ctx context.Context) error {
 		}
 		errs = append(errs, s.Drain(ctx)) // handlers that were given up go on
 		for _, service := range s.services {
-			service.async.Wait() // calls end with their deadline at the latest
+			service.async.Wait()
 		}
+		errs = append(errs, s.Drain(ctx)) // and so do handlers of those calls
 		for _, client := range s.clients {
 			errs = append(errs, client())
 		}
@@ -326,10 +329,8 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.serve(r.Context(), body.Order)
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
-		header, text := errorAnswer(err)
-		w.Header().Set("Content-Type", header.Get("Content-Type"))
 		w.WriteHeader(httpStatus(codeOf(err)))
-		_, _ = w.Write(text)
+		_, _ = w.Write(errorBody(err))
 		return
 	}
 	_ = json.NewEncoder(w).Encode(answer)
