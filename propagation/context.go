@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -24,12 +25,14 @@ const (
 
 var base = time.Now()
 
+// present is the instant of the call. It reads one clock, time.Now two.
+func present() instant { return instant(time.Since(base)) }
+
 // at converts t. A time without a monotonic reading is placed by its distance
 // from the present on the wall clock, as timers place it.
 func at(t time.Time) instant {
 	if t == t.Round(0) { // Round strips the monotonic reading, if there is one.
-		now := time.Now()
-		return clamp(instant(now.Sub(base)) + clamp(instant(t.Sub(now))))
+		return clamp(present() + clamp(instant(time.Until(t))))
 	}
 	return clamp(instant(t.Sub(base)))
 }
@@ -47,17 +50,18 @@ func deadline(ctx context.Context) instant {
 
 // lineage is the budget that a request brought along.
 type lineage struct {
-	deadline instant // none if nothing is known
-	limit    int64   // ns
+	deadline instant       // none if nothing is known
+	limit    int64         // ns
+	header   *authority    // where origin is a header
+	trace    trace.TraceID // in which it is inherited; zero until an entry span starts
 	origin   origin
-	header   *authority // where origin is a header
-	hop      uint8      // as received; 0 if the chain begins here
+	hop      uint8 // as received; 0 if the chain begins here
 }
 
-func (l lineage) known() bool { return l.deadline != none }
+func (l *lineage) known() bool { return l.deadline != none }
 
 // next is the hop number that a call sends.
-func (l lineage) next() uint8 {
+func (l *lineage) next() uint8 {
 	if l.hop == maxHop {
 		return maxHop
 	}
@@ -96,7 +100,7 @@ type reading struct {
 // lineage is what r makes a request inherit that began at start.
 func (r reading) lineage(start instant) lineage {
 	if r.header == nil {
-		return lineage{deadline: none}
+		return unknown
 	}
 	l := lineage{
 		deadline: r.deadline,
@@ -124,13 +128,17 @@ type holder struct {
 	authority reading // Relative or EpochMillis
 	perHop    reading
 
-	mu      sync.Mutex
-	verdict verdict // on announced; absent once the owner discards it
-	lineage lineage
+	// current is what the request inherits now. Reading it takes no lock, and
+	// moving it allocates only after the first time.
+	current  atomic.Pointer[lineage]
+	received lineage
+	settled  lineage
+
+	mu      sync.Mutex // for what only entry spans use
 	owner   trace.SpanID
-	traceID trace.TraceID // of the owner
-	rules   rules         // of the owner's processor
-	flags   flagSet       // of the owner
+	rules   *rules  // of the owner's processor
+	verdict verdict // on announced; absent once the owner discards it
+	flags   flagSet // of the owner
 }
 
 // holderKey is the key of the holder in its own context.
@@ -149,16 +157,31 @@ func holderFrom(ctx context.Context) *holder {
 	return h
 }
 
-// inherited returns the lineage for a span of the given trace. A request that is
-// in another trace than the owner was detached on purpose, by a new root, and
-// inherits nothing.
-func (h *holder) inherited(id trace.TraceID) lineage {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.traceID.IsValid() && id.IsValid() && h.traceID != id {
-		return lineage{deadline: none}
+// unknown is the lineage of a request about which nothing is known.
+var unknown = lineage{deadline: none}
+
+// inherited returns the lineage for a span of the given trace, which must not be
+// changed. A span in another trace than the owner's was detached on purpose, by
+// a new root, and inherits nothing.
+func (h *holder) inherited(id trace.TraceID) *lineage {
+	l := h.current.Load()
+	if l.trace != id && l.trace.IsValid() {
+		return &unknown
 	}
-	return h.lineage
+	return l
+}
+
+// move makes l the lineage. The caller holds h.mu.
+func (h *holder) move(l lineage) {
+	switch current := h.current.Load(); {
+	case *current == l:
+	case current == &h.received:
+		h.settled = l
+		h.current.Store(&h.settled)
+	default:
+		moved := l
+		h.current.Store(&moved)
+	}
 }
 
 // lineageOf reads the lineage off the attributes of a span of this process, for

@@ -15,7 +15,8 @@ const Header = "latency-budget-observed"
 const (
 	canonicalHeader = "Latency-Budget-Observed" // key of http.Header
 	version         = "obs1"
-	maxHeader       = 128 // bytes; what Inject writes has 70 at most
+	maxHeader       = 128 // bytes that are read
+	maxSent         = 72  // bytes; Inject writes no more
 	maxHop          = 255
 )
 
@@ -307,11 +308,12 @@ func parseSpanID(s string) (id trace.SpanID, ok bool) {
 	return id, id.IsValid()
 }
 
-// appendHeader writes a in its canonical form: r, t, h, s without spaces, and
-// no zeros at the end of a fraction. Figures are rounded down to microseconds,
-// except that the limit is never 0. They must not exceed longestLimit.
-func (a announcement) appendHeader(b []byte) []byte {
-	b = append(b, version+";r="...)
+// header writes a in its canonical form: r, t, h, s without spaces, and no zeros
+// at the end of a fraction. Figures are rounded down to microseconds, except that
+// the limit is never 0. They must not exceed longestLimit.
+func (a *announcement) header() string {
+	var buffer [maxSent]byte
+	b := append(buffer[:0], version+";r="...)
 	b = appendMillis(b, a.remaining)
 	b = append(b, ";t="...)
 	b = appendMillis(b, max(a.limit, int64(time.Microsecond)))
@@ -319,7 +321,7 @@ func (a announcement) appendHeader(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(a.hop), 10)
 	b = append(b, `;s="`...)
 	b = hex.AppendEncode(b, a.span[:])
-	return append(b, '"')
+	return string(append(b, '"'))
 }
 
 func appendMillis(b []byte, ns int64) []byte {
@@ -331,32 +333,31 @@ func appendMillis(b []byte, ns int64) []byte {
 		b = append(b, '-')
 		micros = -micros
 	}
-	b = strconv.AppendInt(b, micros/1000, 10)
-	fraction := micros % 1000
+	whole, fraction := uint32(micros/1000), uint32(micros%1000)
+	b = strconv.AppendUint(b, uint64(whole), 10)
 	if fraction == 0 {
 		return b
 	}
-	b = append(b, '.', byte('0'+fraction/100))
-	if fraction%100 != 0 {
-		b = append(b, byte('0'+fraction/10%10))
-		if fraction%10 != 0 {
-			b = append(b, byte('0'+fraction%10))
-		}
+	b = append(b, '.', byte('0'+fraction/100), byte('0'+fraction/10%10), byte('0'+fraction%10))
+	for b[len(b)-1] == '0' {
+		b = b[:len(b)-1]
 	}
 	return b
 }
 
-// left reads the value of an authority header as the ns that are left at now:
-// an unsigned integer of at most 15 digits, in milliseconds.
-func (a *authority) left(value string, now time.Time) (int64, bool) {
+// left reads the value of an authority header, an unsigned integer of at most 15
+// digits, as the ns that are left.
+func (a *authority) left(value string) (int64, bool) {
 	if value == "" || len(value) > 15 || !allDigits(value) {
 		return 0, false
 	}
 	const millisecond = int64(time.Millisecond)
-	ms := number(value)
+	ms, fraction := number(value), int64(0)
 	switch a.kind {
 	case EpochMillis:
+		now := time.Now()
 		ms -= now.UnixMilli()
+		fraction = int64(now.Nanosecond()) % millisecond
 	case PerHop:
 		if ms == 0 {
 			return 0, false // There is no timeout.
@@ -365,9 +366,5 @@ func (a *authority) left(value string, now time.Time) (int64, bool) {
 	if ms > int64(longestLimit)/millisecond || ms < -int64(longestLimit)/millisecond {
 		return 0, false // It might not fit.
 	}
-	ns := ms * millisecond
-	if a.kind == EpochMillis {
-		ns -= int64(now.Nanosecond()) % millisecond
-	}
-	return ns, true
+	return ms*millisecond - fraction, true
 }

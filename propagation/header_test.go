@@ -72,7 +72,7 @@ func TestParseVectors(t *testing.T) {
 			if diff := cmp.Diff(figures, a, cmp.AllowUnexported(announcement{})); diff != "" {
 				t.Errorf("parse(%q) (-want +got):\n%s", c.Header, diff)
 			}
-			if got := string(a.appendHeader(nil)); got != c.Canonical {
+			if got := a.header(); got != c.Canonical {
 				t.Errorf("written again %q, want %q", got, c.Canonical)
 			}
 		})
@@ -101,7 +101,7 @@ func TestHeaderRoundTripIsExactToTheMicrosecond(t *testing.T) {
 			a.remaining = a.remaining / 100_000 * 100_000
 			a.limit = max(a.remaining, a.limit/1_000_000*1_000_000, 1000)
 		}
-		value := string(a.appendHeader(nil))
+		value := a.header()
 		got, verdict := parse(value, int64(time.Hour))
 		if verdict != valid {
 			t.Fatalf("%+v is written %q, which is %v", a, value, verdict)
@@ -115,7 +115,7 @@ func TestHeaderRoundTripIsExactToTheMicrosecond(t *testing.T) {
 		if got.hop != a.hop || got.span != a.span {
 			t.Fatalf("%q: hop %d and span %s, want %d and %s", value, got.hop, got.span, a.hop, a.span)
 		}
-		if again := string(got.appendHeader(nil)); again != value {
+		if again := got.header(); again != value {
 			t.Fatalf("%q is written again as %q", value, again)
 		}
 	}
@@ -189,7 +189,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		canonical := string(a.appendHeader(nil))
+		canonical := a.header()
 		again, verdict := parse(canonical, int64(time.Hour))
 		if verdict != valid || again != a {
 			t.Fatalf("parse(%q) = %+v, written %q and read %+v, %v", value, a, canonical, again, verdict)
@@ -198,4 +198,25 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q has the wrong span or length", canonical)
 		}
 	})
+}
+
+func TestParseDoesNotAllocate(t *testing.T) {
+	for _, value := range []string{
+		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`, "obs1;r=soon", "obs2;anything",
+		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7";x="abc"`,
+	} {
+		if n := testing.AllocsPerRun(1000, func() { parse(value, int64(time.Hour)) }); n != 0 {
+			t.Errorf("parse(%q): %v allocations", value, n)
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	const value = `obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, v := parse(value, int64(time.Hour)); v != valid {
+			b.Fatal(v)
+		}
+	}
 }

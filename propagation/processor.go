@@ -3,7 +3,6 @@ package propagation
 import (
 	"context"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -36,10 +35,10 @@ func (p *processor) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	defer recovered("OnStart")
 	switch s.SpanKind() {
 	case trace.SpanKindServer:
-		p.rules.enter(ctx, s, lineage{deadline: none})
+		p.rules.enter(ctx, s, unknown)
 	case trace.SpanKindConsumer:
 		if p.messaging {
-			p.rules.enter(ctx, s, lineage{deadline: none})
+			p.rules.enter(ctx, s, unknown)
 			return
 		}
 		receive(ctx, s)
@@ -79,7 +78,7 @@ func Observe(ctx context.Context) {
 	span := trace.SpanFromContext(ctx)
 	if s, ok := span.(sdktrace.ReadWriteSpan); ok && s.IsRecording() && s.SpanKind() == trace.SpanKindServer {
 		if h := holderFrom(ctx); h != nil {
-			h.observers().enter(ctx, s, lineage{deadline: none})
+			h.observers().enter(ctx, s, unknown)
 			return
 		}
 		known := lineageOf(s)
@@ -105,12 +104,12 @@ const entryFactor = 2
 
 // tolerance is how much later than the lineage another deadline may be, seen
 // from start.
-func (r rules) tolerance(l lineage, start instant, factor float64) int64 {
+func (r *rules) tolerance(l lineage, start instant, factor float64) int64 {
 	return max(r.floor, int64(factor*r.share*float64(l.deadline-start)))
 }
 
 // later compares a deadline with the lineage: 0, flagExtended or flagSkew.
-func (r rules) later(until instant, l lineage, start instant, factor float64) flagSet {
+func (r *rules) later(until instant, l lineage, start instant, factor float64) flagSet {
 	over := int64(until-l.deadline) - r.tolerance(l, start, factor)
 	switch {
 	case over <= 0:
@@ -135,7 +134,7 @@ type stamp struct {
 
 // enter stamps an entry span and settles what its request inherits. If ctx has
 // no holder, known is what the span was stamped with before.
-func (r rules) enter(ctx context.Context, s sdktrace.ReadWriteSpan, known lineage) {
+func (r *rules) enter(ctx context.Context, s sdktrace.ReadWriteSpan, known lineage) {
 	st := stamp{lineage: known, start: at(s.StartTime()), context: deadline(ctx)}
 	if h := holderFrom(ctx); h != nil {
 		r.claim(h, &st, s.SpanContext(), s.Parent())
@@ -147,23 +146,25 @@ func (r rules) enter(ctx context.Context, s sdktrace.ReadWriteSpan, known lineag
 
 // claim fills st for an entry span under h. If the span owns h, or comes first
 // and so becomes the owner, it also moves the lineage of h.
-func (r rules) claim(h *holder, st *stamp, sc, parent trace.SpanContext) {
+func (r *rules) claim(h *holder, st *stamp, sc, parent trace.SpanContext) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.owner.IsValid() {
-		h.owner, h.traceID, h.rules = sc.SpanID(), sc.TraceID(), r
+		h.owner, h.rules = sc.SpanID(), r
+		l := h.received
 		if !parent.IsValid() && h.verdict != absent {
 			// A public endpoint began a trace of its own: what a stranger says
 			// about the old one does not count.
 			h.verdict = absent
-			h.lineage = h.authority.lineage(st.start)
+			l = h.authority.lineage(st.start)
 		}
-		if h.lineage.header != nil {
-			h.lineage.limit = int64(h.lineage.deadline - st.start)
+		if l.header != nil {
+			l.limit = int64(l.deadline - st.start)
 		}
-	}
-	if h.traceID == sc.TraceID() {
-		st.lineage = h.lineage
+		st.lineage = l
+		st.trace = sc.TraceID()
+	} else {
+		st.lineage = *h.inherited(sc.TraceID())
 	}
 	if h.owner != sc.SpanID() {
 		r.compare(st)
@@ -173,14 +174,14 @@ func (r rules) claim(h *holder, st *stamp, sc, parent trace.SpanContext) {
 	st.flags = h.flags & flagSkew // Once seen, it stays.
 	r.judgeAnnouncement(h, st, parent)
 	r.compare(st)
-	h.lineage = st.lineage
+	h.move(st.lineage)
 	r.standIn(h, st)
 	st.judgeRemaining()
 	h.flags = st.flags
 }
 
 // judgeAnnouncement adds what is to be said about the announcement itself.
-func (r rules) judgeAnnouncement(h *holder, st *stamp, parent trace.SpanContext) {
+func (r *rules) judgeAnnouncement(h *holder, st *stamp, parent trace.SpanContext) {
 	switch h.verdict {
 	case invalid:
 		st.flags |= flagInvalid
@@ -207,7 +208,7 @@ func (r rules) judgeAnnouncement(h *holder, st *stamp, parent trace.SpanContext)
 
 // compare judges the context's deadline against the lineage in st. A deadline
 // that is not later takes its place: the authority is right.
-func (r rules) compare(st *stamp) {
+func (r *rules) compare(st *stamp) {
 	switch {
 	case st.context == none:
 	case !st.known():
@@ -223,7 +224,7 @@ func (r rules) compare(st *stamp) {
 
 // standIn puts a PerHop header in the place of the context's deadline where that
 // has none. It concerns the span alone and is not inherited.
-func (r rules) standIn(h *holder, st *stamp) {
+func (r *rules) standIn(h *holder, st *stamp) {
 	if st.context != none || h.perHop.header == nil {
 		return
 	}
@@ -239,7 +240,7 @@ func (r rules) standIn(h *holder, st *stamp) {
 }
 
 // observers returns the rules of the processor that saw the owner start.
-func (h *holder) observers() rules {
+func (h *holder) observers() *rules {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rules
@@ -248,12 +249,12 @@ func (h *holder) observers() rules {
 // settle makes until the deadline of the request where that is no later than the
 // inherited one.
 func (h *holder) settle(until instant) {
-	now := at(time.Now())
+	now := present()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := stamp{lineage: h.lineage, start: now, context: until}
+	st := stamp{lineage: *h.current.Load(), start: now, context: until}
 	h.rules.compare(&st)
-	h.lineage = st.lineage
+	h.move(st.lineage)
 }
 
 // receive stamps a CONSUMER span with the announcement alone: how old it is
@@ -263,12 +264,12 @@ func receive(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	if h == nil {
 		return
 	}
-	st := stamp{lineage: lineage{deadline: none}, context: none}
+	st := stamp{lineage: unknown, context: none}
 	h.mu.Lock()
 	if !h.owner.IsValid() {
 		sc, parent := s.SpanContext(), s.Parent()
-		h.owner, h.traceID = sc.SpanID(), sc.TraceID()
-		h.lineage = lineage{deadline: none}
+		h.owner = sc.SpanID()
+		h.move(lineage{deadline: none, trace: sc.TraceID()})
 		if h.verdict == valid && parent.IsValid() {
 			st.announce, st.fresh = h, parent.SpanID() == h.announced.span
 		}
@@ -279,7 +280,7 @@ func receive(ctx context.Context, s sdktrace.ReadWriteSpan) {
 
 // exit stamps a call. It moves no lineage: an earlier deadline is the budget of
 // this call alone.
-func (r rules) exit(ctx context.Context, s sdktrace.ReadWriteSpan) {
+func (r *rules) exit(ctx context.Context, s sdktrace.ReadWriteSpan) {
 	st := inheritedBy(ctx, s)
 	st.hop = st.next()
 	switch {
@@ -313,11 +314,11 @@ func inside(ctx context.Context, s sdktrace.ReadWriteSpan) {
 func inheritedBy(ctx context.Context, s sdktrace.ReadWriteSpan) stamp {
 	st := stamp{start: at(s.StartTime()), context: deadline(ctx)}
 	if h := holderFrom(ctx); h != nil {
-		st.lineage = h.inherited(s.SpanContext().TraceID())
+		st.lineage = *h.inherited(s.SpanContext().TraceID())
 	} else if parent := trace.SpanFromContext(ctx); parent.SpanContext().TraceID() == s.SpanContext().TraceID() {
 		st.lineage = lineageOf(parent)
 	} else {
-		st.lineage.deadline = none
+		st.lineage = unknown
 	}
 	return st
 }

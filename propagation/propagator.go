@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
@@ -43,14 +42,13 @@ func (*propagator) Fields() []string { return []string{Header} }
 
 // Inject implements propagation.TextMapPropagator.
 func (p *propagator) Inject(ctx context.Context, carrier propagation.TextMapCarrier) {
-	defer recovered("Inject")
+	defer blankOnPanic(carrier)
 	a, ok := p.announce(ctx)
 	if !ok {
 		blank(carrier)
 		return
 	}
-	var buffer [maxHeader]byte
-	value := string(a.appendHeader(buffer[:0]))
+	value := a.header()
 	if header, ok := carrier.(propagation.HeaderCarrier); ok {
 		header[canonicalHeader] = []string{value} // Set would compute the key anew.
 		return
@@ -75,7 +73,6 @@ func blank(carrier propagation.TextMapCarrier) {
 
 // announce returns what to send from ctx, and whether there is anything.
 func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
-	defer recovered("Inject")
 	span := trace.SpanFromContext(ctx)
 	sc := span.SpanContext()
 	if !sc.IsValid() || (p.filter != nil && !p.filter(ctx)) {
@@ -85,33 +82,30 @@ func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
 	if isLocal && local.SpanKind() == trace.SpanKindProducer && !p.messaging {
 		return a, false
 	}
-	now := at(time.Now())
-	until := deadline(ctx)
-	inherited := lineage{deadline: none}
+	var inherited *lineage
 	if h := holderFrom(ctx); h != nil {
 		inherited = h.inherited(sc.TraceID())
 	} else {
-		inherited = lineageOf(span)
+		recovered := lineageOf(span)
+		inherited = &recovered
 	}
+	now, until, limit := present(), deadline(ctx), inherited.limit
 	switch {
-	case !inherited.known() && until == none:
-		return a, false
-	case !inherited.known():
-		inherited.limit = int64(until - now)
-		if isLocal {
-			inherited.limit = int64(until - at(local.StartTime()))
+	case inherited.known():
+		if until == none || inherited.deadline < until {
+			until = inherited.deadline
 		}
-	case until == none || inherited.deadline < until:
-		until = inherited.deadline
+	case until == none:
+		return a, false
+	case isLocal:
+		limit = int64(until - at(local.StartTime()))
 	}
-	a = announcement{
-		remaining: int64(until - now),
-		span:      sc.SpanID(),
-		hop:       inherited.next(),
-	}
+	a.remaining = int64(until - now)
 	// A deadline that is later than the inherited one, but within the tolerance,
 	// may leave more than the total that the origin saw.
-	a.limit = max(inherited.limit, a.remaining)
+	a.limit = max(limit, a.remaining)
+	a.span = sc.SpanID()
+	a.hop = inherited.next()
 	return a, a.limit <= p.maxLimit && a.remaining >= -p.maxLimit
 }
 
@@ -124,28 +118,30 @@ func (p *propagator) Extract(ctx context.Context, carrier propagation.TextMapCar
 		unreadable.Do(func() { otel.Handle(errUnreadable) })
 	}
 	var authority, perHop reading
-	inherited := lineage{deadline: none}
+	inherited := unknown
 	if verdict == valid || len(p.authorities) > 0 {
-		now := time.Now()
+		now := present()
 		authority, perHop = p.consult(carrier, now)
 		if verdict == valid {
-			inherited = announced.lineage(at(now))
+			inherited = announced.lineage(now)
 		} else {
-			inherited = authority.lineage(at(now))
+			inherited = authority.lineage(now)
 		}
 	}
 	if verdict != valid && authority.header == nil && perHop.header == nil && holderFrom(ctx) != nil {
 		return ctx
 	}
-	return &holder{
+	h := &holder{
 		Context:   ctx,
 		announced: announced,
 		authority: authority,
 		perHop:    perHop,
+		received:  inherited,
+		rules:     &defaultRules,
 		verdict:   verdict,
-		lineage:   inherited,
-		rules:     defaultRules,
 	}
+	h.current.Store(&h.received)
+	return h
 }
 
 // read returns the announcement in carrier. A repeated field is invalid, where
@@ -177,11 +173,11 @@ func get(carrier propagation.TextMapCarrier, name, canonical string) (value stri
 
 // consult reads the authority headers at the instant now. Of several the
 // smallest counts.
-func (p *propagator) consult(carrier propagation.TextMapCarrier, now time.Time) (authority, perHop reading) {
+func (p *propagator) consult(carrier propagation.TextMapCarrier, now instant) (authority, perHop reading) {
 	for i := range p.authorities {
 		a := &p.authorities[i]
 		value, repeated := get(carrier, a.name, a.canonical)
-		left, ok := a.left(value, now)
+		left, ok := a.left(value)
 		if repeated || !ok || left > p.maxLimit || left < -p.maxLimit {
 			continue
 		}
@@ -189,7 +185,7 @@ func (p *propagator) consult(carrier propagation.TextMapCarrier, now time.Time) 
 		if a.kind == PerHop {
 			into = &perHop
 		}
-		if until := at(now) + instant(left); into.header == nil || until < into.deadline {
+		if until := now + instant(left); into.header == nil || until < into.deadline {
 			*into = reading{header: a, deadline: until}
 		}
 	}
@@ -205,11 +201,24 @@ var (
 )
 
 // recovered ends a panic of the deferring function, which must leave everything
-// as it was. The first in a process is reported to the global error handler.
+// as it was.
 func recovered(where string) {
 	if r := recover(); r != nil {
-		panicked.Do(func() {
-			otel.Handle(fmt.Errorf("latency budget: %s panicked, nothing was observed (reported once): %v", where, r))
-		})
+		report(where, r)
 	}
+}
+
+// blankOnPanic ends a panic of Inject.
+func blankOnPanic(carrier propagation.TextMapCarrier) {
+	if r := recover(); r != nil {
+		report("Inject", r)
+		defer recovered("Inject") // The carrier may be what panics.
+		blank(carrier)
+	}
+}
+
+func report(where string, r any) {
+	panicked.Do(func() {
+		otel.Handle(fmt.Errorf("latency budget: %s panicked, nothing was observed (reported once): %v", where, r))
+	})
 }
