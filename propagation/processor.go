@@ -69,7 +69,7 @@ func (*processor) ForceFlush(context.Context) error { return nil }
 //	             | propagation.Observe(ctx)
 //	handler      |====================================================|
 //
-// It stamps the entry span, if that is the current span, as if the deadline had
+// It stamps the SERVER span, if that is the current span, as if the deadline had
 // been there when it began, and makes the deadline the one that the calls of
 // the request inherit. Without Observe the server span does not show the
 // deadline, and calls cannot be compared with it.

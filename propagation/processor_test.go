@@ -584,6 +584,33 @@ func TestClockSkewIsSuspectedForAbsoluteDeadlinesOnly(t *testing.T) {
 	})
 }
 
+// The clock of the caller is off by up to 50 ms, and the true deadline is in the
+// context, as gRPC brings it.
+func TestClocksFiftyMillisecondsApartMoveNoRelativeFigure(t *testing.T) {
+	for off := -50 * ms; off <= 50*ms; off += 10 * ms {
+		bubble(t, func(t *testing.T) {
+			s := newService(t, propagation.WithKnownAuthorityHeaders())
+			_, server := s.serve(within(t, t.Context(), 300*ms), otelpropagation.MapCarrier{
+				"x-request-deadline": strconv.FormatInt(time.Now().Add(300*ms+off).UnixMilli(), 10),
+			})
+			if got := server["flags"]; got != nil && !cmp.Equal(got, any(flags("clock_skew_suspected"))) {
+				t.Errorf("absolute, %v off: %v", off, server)
+			}
+			if server["remaining.start"] != 0.3 {
+				t.Errorf("absolute, %v off: %v, want the deadline of the context", off, server)
+			}
+
+			ctx, _ := s.serve(within(t, t.Context(), 300*ms), nil)
+			headers, _ := s.call(ctx) // Says nothing that a clock could move.
+			_, server = s.serve(within(t, t.Context(), 300*ms), headers)
+			expect(t, "relative", server, attrs{
+				"limit": 0.3, "remaining.start": 0.3, "deadline.remaining": 0.3, "source": "context", "hop": int64(1),
+				"announced.remaining": 0.3, "announced.fresh": true,
+			})
+		})
+	}
+}
+
 func TestAbsoluteDeadlineIsComparedWithTheAnnouncement(t *testing.T) {
 	for _, test := range []struct {
 		absolute int64 // ms from now on the receiver's clock

@@ -86,8 +86,8 @@ func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
 	if h := holderFrom(ctx); h != nil {
 		inherited = h.inherited(sc.TraceID())
 	} else {
-		recovered := lineageOf(span)
-		inherited = &recovered
+		own := lineageOf(span)
+		inherited = &own
 	}
 	now, until, limit := present(), deadline(ctx), inherited.limit
 	switch {
