@@ -75,6 +75,8 @@ func TestAllocations(t *testing.T) {
 	}
 	processor := propagation.NewSpanProcessor()
 	server, client, internal := span(trace.SpanKindServer, r.client), span(trace.SpanKindClient, r.client), span(trace.SpanKindInternal, r.client)
+	observed := trace.ContextWithSpan(r.client, server)
+	processor.OnStart(observed, server)
 	extended, cancel := context.WithTimeout(context.WithoutCancel(r.client), 10*time.Hour)
 	defer cancel()
 	to, toHeader := otelpropagation.MapCarrier{}, otelpropagation.HeaderCarrier{}
@@ -95,6 +97,7 @@ func TestAllocations(t *testing.T) {
 		{"OnStart of a server span", 0, func() { processor.OnStart(r.client, server) }},
 		{"OnStart of a client span", 0, func() { processor.OnStart(r.client, client) }},
 		{"OnStart of a flagged client span", 0, func() { processor.OnStart(extended, client) }},
+		{"Observe once more", 0, func() { propagation.Observe(observed) }},
 		{"OnStart of an internal span", 0, func() { processor.OnStart(r.client, internal) }},
 	} {
 		if got := testing.AllocsPerRun(1000, test.run); got > test.want {

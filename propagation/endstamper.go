@@ -71,22 +71,19 @@ func ended(s sdktrace.ReadOnlySpan) (out sdktrace.ReadOnlySpan) {
 	copy(kvs, all)
 	kvs = append(kvs, RemainingEndKey.Float64(seconds(end)))
 	if end < 0 {
-		kvs = withFlag(kvs, attr.FlagOverrun)
+		kvs = overrun(kvs)
 	}
 	return &endedSpan{ReadOnlySpan: s, attributes: kvs}
 }
 
-// withFlag adds flag to the flags among kvs.
-func withFlag(kvs []attribute.KeyValue, flag string) []attribute.KeyValue {
+// overrun adds that flag to the flags among kvs.
+func overrun(kvs []attribute.KeyValue) []attribute.KeyValue {
 	i := slices.IndexFunc(kvs, func(kv attribute.KeyValue) bool { return kv.Key == attr.Flags })
 	if i < 0 {
-		return append(kvs, FlagsKey.StringSlice([]string{flag}))
+		return append(kvs, FlagsKey.StringSlice([]string{attr.FlagOverrun}))
 	}
-	flags := kvs[i].Value.AsStringSlice()
-	if !slices.Contains(flags, flag) {
-		flags = append(flags, flag)
-		slices.Sort(flags)
-		kvs[i] = FlagsKey.StringSlice(flags)
+	if flags := kvs[i].Value.AsStringSlice(); !slices.Contains(flags, attr.FlagOverrun) {
+		kvs[i] = FlagsKey.StringSlice(append(flags, attr.FlagOverrun)) // The last one in order.
 	}
 	return kvs
 }

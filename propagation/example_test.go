@@ -25,7 +25,7 @@ func printBudget(span trace.Span) {
 		switch kv.Key {
 		case propagation.SourceKey, propagation.SourceHeaderKey, propagation.HopKey, propagation.FlagsKey,
 			propagation.ResetKey, propagation.DegradedKey:
-			fmt.Println(kv.Key, kv.Value.Emit())
+			fmt.Println(kv.Key, kv.Value.String())
 		}
 	}
 }
@@ -38,13 +38,13 @@ func Example() {
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSpanProcessor(propagation.NewSpanProcessor()), // two
 		sdktrace.WithBatcher(tracetest.NewInMemoryExporter()))
-	defer provider.Shutdown(context.Background())
+	defer func() { _ = provider.Shutdown(context.Background()) }()
 	tracer := provider.Tracer("example")
 
 	// A request with 300 ms. Handlers and clients need no change.
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	ctx, server := tracer.Start(ctx, "GET /orders", trace.WithSpanKind(trace.SpanKindServer))
+	_, server := tracer.Start(ctx, "GET /orders", trace.WithSpanKind(trace.SpanKindServer))
 	defer server.End()
 	printBudget(server)
 	// Output: latency_budget.source context
@@ -146,7 +146,7 @@ func ExampleNewEndStamper() {
 	span.End()
 	for _, kv := range exporter.GetSpans()[0].Attributes {
 		if kv.Key == propagation.FlagsKey {
-			fmt.Println(kv.Value.Emit())
+			fmt.Println(kv.Value.String())
 		}
 	}
 	// Output: ["exhausted_at_start","overrun"]

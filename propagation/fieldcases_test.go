@@ -95,12 +95,12 @@ func TestFieldCaseG8CoreMaySendThreePercentMore(t *testing.T) {
 	})
 }
 
-// a           |=CLIENT 2 s ==========|
-// proxy         |=SERVER=============|  takes its default of 15 s
+// The proxy is flagged, which takes its default of 15 s, and b is not fooled:
 //
-//	|=CLIENT===========|
-//
-// b                 |=SERVER=========|  obeys the proxy
+//	a        |=CLIENT 2 s =============|
+//	proxy      |=SERVER 15 s ==========|
+//	             |=CLIENT==============|
+//	b              |=SERVER============|
 func TestFieldCaseG9TheHopThatGrewIsTheFirstFlagged(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newService(t)

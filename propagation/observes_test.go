@@ -23,6 +23,9 @@ import (
 	"github.com/latencybudget/latencybudget/propagation"
 )
 
+// key is a key of somebody else.
+type key int
+
 // randomContext stacks contexts of all kinds. cancel ends some of them.
 func randomContext(r *rand.Rand) (ctx context.Context, cancel func()) {
 	ctx = context.Background()
@@ -41,7 +44,7 @@ func randomContext(r *rand.Rand) (ctx context.Context, cancel func()) {
 		case 4:
 			ctx = context.WithoutCancel(ctx)
 		case 5:
-			ctx = context.WithValue(ctx, r.Int(), "value")
+			ctx = context.WithValue(ctx, key(r.Int()), "value")
 		case 6:
 			ctx, c = context.WithCancel(ctx)
 			c()

@@ -2,6 +2,7 @@ package propagation_test
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,15 +53,13 @@ func expectHeader(t *testing.T, headers otelpropagation.MapCarrier, want string)
 
 func flags(names ...string) []string { return names }
 
-// gateway    |=SERVER 300 ms =================================|
+// All figures of a chain that keeps its deadline, with 30 ms of work at each hop:
 //
-//	30 ms |=CLIENT=================================|
-//
-// a                  |=SERVER=================================|
-//
-//	30 ms |=CLIENT=========================|
-//
-// b                          |=SERVER=========================|
+//	gateway    |=SERVER 300 ms =================================|
+//	                 |=CLIENT===================================|
+//	a                  |=SERVER=================================|
+//	                         |=CLIENT===========================|
+//	b                          |=SERVER=========================|
 func TestDeadlineThatIsPassedOnRaisesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newService(t)
@@ -391,9 +390,12 @@ func TestOrderOfPropagatorsDoesNotMatter(t *testing.T) {
 	})
 }
 
-// server   |==SERVER====================|   no deadline yet
-// middleware |-- 1 s -------------------|   the caller had sent 300 ms
-// client       |==CLIENT================|
+// The caller sent 300 ms, and the middleware takes 1 s. The server span began
+// before it, so only the header, or Observe, can show the reset:
+//
+//	server     |==SERVER====================|
+//	middleware   |-- 1 s -------------------|
+//	client         |==CLIENT================|
 func TestMiddlewareInsideTheInstrumentation(t *testing.T) {
 	const name = "x-timeout-budget-ms"
 	serve := func(t *testing.T, s service) (context.Context, trace.Span) {
@@ -571,6 +573,20 @@ func TestClockSkewIsSuspectedForAbsoluteDeadlinesOnly(t *testing.T) {
 			})
 		})
 	}
+	t.Run("at the limit", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newService(t, propagation.WithTolerance(10*ms, 0), propagation.WithKnownAuthorityHeaders())
+			for off, want := range map[time.Duration]string{-10 * ms: "", -11 * ms: "clock_skew_suspected", -60 * ms: "clock_skew_suspected", -61 * ms: "deadline_extended"} {
+				_, server := s.serve(within(t, t.Context(), 300*ms), otelpropagation.MapCarrier{
+					"x-request-deadline": strconv.FormatInt(time.Now().Add(300*ms+off).UnixMilli(), 10),
+				})
+				names, _ := server["flags"].([]string)
+				if got := strings.Join(names, ","); got != want {
+					t.Errorf("%v off: %q, want %q", off, got, want)
+				}
+			}
+		})
+	})
 	t.Run("no skew allowed", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := newService(t, propagation.WithMaxClockSkew(0), propagation.WithKnownAuthorityHeaders())
@@ -640,11 +656,68 @@ func TestAbsoluteDeadlineIsComparedWithTheAnnouncement(t *testing.T) {
 			}
 			expect(t, "server", stamped(span), want)
 			// What was seen is not forgotten when the deadline appears.
-			propagation.Observe(within(t, ctx, 300*ms))
+			observed := within(t, ctx, 300*ms)
+			propagation.Observe(observed)
+			propagation.Observe(observed)
 			want["source"], want["deadline.remaining"] = "context", 0.3
 			expect(t, "server, observed", stamped(span), want)
 		})
 	}
+}
+
+// A stale announcement is too large by itself: no clock need be off.
+func TestStaleAnnouncementRaisesNoSuspicionOfClocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newService(t, propagation.WithKnownAuthorityHeaders())
+		_, server := s.serve(t.Context(), otelpropagation.MapCarrier{
+			"traceparent":        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01",
+			propagation.Header:   `obs1;r=300;t=300;h=1;s="00f067aa0ba902b7"`,
+			"x-request-deadline": strconv.FormatInt(time.Now().UnixMilli()+100, 10),
+		})
+		if got := server["flags"]; !cmp.Equal(got, any(flags("announcement_stale"))) {
+			t.Errorf("%v", server)
+		}
+	})
+}
+
+// Extract comes first, the span a little later, and the calls later still.
+func TestFiguresReferToTheStartOfTheSpan(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newService(t, propagation.WithKnownAuthorityHeaders())
+		time.Sleep(400 * time.Microsecond)
+		ctx := s.propagator.Extract(t.Context(), otelpropagation.MapCarrier{
+			"x-request-deadline": strconv.FormatInt(time.Now().UnixMilli()+300, 10),
+		})
+		time.Sleep(100 * time.Microsecond)
+		ctx, span := s.start(ctx, trace.SpanKindServer)
+		expect(t, "server", stamped(span), attrs{
+			"limit": 0.2995, "remaining.start": 0.2995, "source": "header_absolute", "source.header": "x-request-deadline",
+		})
+		_, client := s.call(within(t, ctx, 299500*time.Microsecond))
+		expect(t, "client with the same deadline", client, attrs{
+			"limit": 0.2995, "remaining.start": 0.2995, "deadline.remaining": 0.2995, "source": "context", "hop": int64(1),
+		})
+
+		ctx = s.propagator.Extract(within(t, t.Context(), 300*ms), otelpropagation.MapCarrier{})
+		ctx, _ = s.start(ctx, trace.SpanKindClient)
+		time.Sleep(30 * ms)
+		headers := otelpropagation.MapCarrier{}
+		s.propagator.Inject(ctx, headers)
+		expectHeader(t, headers, "obs1;r=270;t=300;h=1")
+	})
+}
+
+func TestAttributesOfOthersMakeNoLineage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newService(t)
+		for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300} {
+			_, span := s.start(t.Context(), trace.SpanKindServer)
+			span.SetAttributes(propagation.RemainingStartKey.Float64(value), propagation.LimitKey.Float64(value))
+			headers, client := s.call(trace.ContextWithSpan(context.Background(), span))
+			expect(t, "client", client, attrs{})
+			expectHeader(t, headers, "")
+		}
+	})
 }
 
 // The timeout of a proxy is not counted down from hop to hop: it bounds this hop
@@ -683,6 +756,13 @@ func TestPerHopHeaderStandsInForTheDeadline(t *testing.T) {
 				"limit": 0.3, "remaining.start": 0.3, "source": "header_relative", "source.header": "x-timeout-budget-ms",
 				"reset": true, "flags": flags("deadline_extended"),
 			})
+		})
+	})
+	t.Run("zero is none", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			s := newService(t, propagation.WithKnownAuthorityHeaders())
+			_, server := s.serve(t.Context(), otelpropagation.MapCarrier{name: "0"})
+			expect(t, "server", server, attrs{})
 		})
 	})
 	t.Run("under a deadline it is not used", func(t *testing.T) {
@@ -881,11 +961,17 @@ func TestMarkDegradedAddsUp(t *testing.T) {
 	ctx, span := s.start(t.Context(), trace.SpanKindServer)
 	var wg sync.WaitGroup
 	for _, name := range []string{"coupon", "audit", "coupon", "ads", "", strings.Repeat("x", 129)} {
-		wg.Go(func() { propagation.MarkDegraded(ctx, name) })
+		propagation.MarkDegraded(ctx, name)
 	}
-	wg.Wait()
 	expect(t, "server", stamped(span), attrs{"degraded": []string{"ads", "audit", "coupon"}})
 
+	for i := range 28 {
+		wg.Go(func() { propagation.MarkDegraded(ctx, strconv.Itoa(i)) })
+	}
+	wg.Wait()
+	if n := len(stamped(span)["degraded"].([]string)); n != 31 {
+		t.Errorf("%d names, want 31: some were lost", n)
+	}
 	for i := range 100 {
 		propagation.MarkDegraded(ctx, strconv.Itoa(i))
 	}

@@ -140,6 +140,7 @@ func TestAuthorityHeaders(t *testing.T) {
 	}{
 		{"one", http.Header{relative: {"300"}}, 0.3, "x-timeout-budget-ms"},
 		{"smallest of two", http.Header{relative: {"300"}, connect: {"200"}}, 0.2, "connect-timeout-ms"},
+		{"smallest of two, the other way round", http.Header{relative: {"200"}, connect: {"300"}}, 0.2, "x-timeout-budget-ms"},
 		{"smallest of two kinds", http.Header{relative: {"300"}, absolute: {itoa(now + 250)}}, 0.25, "x-request-deadline"},
 		{"expired", http.Header{absolute: {itoa(now - 100)}}, -0.1, "x-request-deadline"},
 		{"maximum", http.Header{relative: {"3600000"}}, 3600, "x-timeout-budget-ms"},
@@ -150,8 +151,10 @@ func TestAuthorityHeaders(t *testing.T) {
 		{"repeated", http.Header{relative: {"300", "300"}}, 0, ""},
 		{"bad one beside a good one", http.Header{relative: {"abc"}, connect: {"200"}}, 0.2, "connect-timeout-ms"},
 	}
-	for _, bad := range []string{"", " 300", "300 ", "+300", "-1", "-0", "1.5", "1e3", "0x10", "300ms", "300m", "99999999H", "3OO",
-		"1000000000000000000000", "9223372036854775808", "٣٠٠", "300\r\nx: y"} {
+	for _, bad := range []string{
+		"", " 300", "300 ", "+300", "-1", "-0", "1.5", "1e3", "0x10", "300ms", "300m", "99999999H", "3OO",
+		"1000000000000000000000", "9223372036854775808", "٣٠٠", "300\r\nx: y",
+	} {
 		tests = append(tests, struct {
 			name    string
 			headers http.Header

@@ -2,6 +2,7 @@ package propagation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -193,8 +194,8 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
+	err = errors.Join(err, answer.Body.Close())
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", answer.Status, body)
 	}
@@ -265,7 +266,7 @@ func dialGRPC(t *testing.T, address string, options ...grpc.DialOption) *grpc.Cl
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
+	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
@@ -427,7 +428,9 @@ func TestTwoHopsOverHTTP(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer.Body.Close()
+				if err := answer.Body.Close(); err != nil {
+					t.Error(err)
+				}
 				if answer.StatusCode == http.StatusOK {
 					good++
 				}
