@@ -75,8 +75,8 @@ func TestAllocations(t *testing.T) {
 	}
 	processor := propagation.NewSpanProcessor()
 	server, client, internal := span(trace.SpanKindServer, r.client), span(trace.SpanKindClient, r.client), span(trace.SpanKindInternal, r.client)
-	observed := trace.ContextWithSpan(r.client, server)
-	processor.OnStart(observed, server)
+	observed := trace.ContextWithSpan(p.Extract(r.client, r.headers), server)
+	processor.OnStart(observed, server) // Which makes it the owner.
 	extended, cancel := context.WithTimeout(context.WithoutCancel(r.client), 10*time.Hour)
 	defer cancel()
 	to, toHeader := otelpropagation.MapCarrier{}, otelpropagation.HeaderCarrier{}
