@@ -298,7 +298,8 @@ func (a *Authority) Call(ctx context.Context, dependency string, call func(conte
 	err := call(part)
 	if err != nil && ctx.Err() == nil && errors.Is(part.Err(), context.DeadlineExceeded) {
 		return a.refuse(ctx, &DeadlineError{
-			Reason: ReasonDownstream, Stage: "dependency", Dependency: dependency, Budget: given})
+			Reason: ReasonDownstream, Stage: "dependency", Dependency: dependency, Budget: given,
+		})
 	}
 	return err
 }
@@ -336,7 +337,9 @@ func (a *Authority) Transport(base http.RoundTripper) http.RoundTripper {
 // grpc-timeout of the call into its deadline: calls without one get Default,
 // those beyond Max get Max. The calling side needs nothing, because gRPC sends
 // the remainder by itself.
-func (a *Authority) UnaryServer(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (a *Authority) UnaryServer(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (
+	any, error,
+) {
 	budget := a.Default
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = time.Until(deadline)

@@ -165,7 +165,7 @@ func TestA20msBudgetIsAnswered504InTimeWhateverTheHandlerDoes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					resp.Body.Close()
+					_ = resp.Body.Close()
 					best = min(best, time.Since(start))
 					if resp.StatusCode != http.StatusGatewayTimeout {
 						t.Fatalf("status %d, want 504", resp.StatusCode)
@@ -212,7 +212,7 @@ func TestALenientAuthorityWaitsForTheHandler(t *testing.T) {
 func TestAPanicGoesToTheServerWhileItIsOnTimeAndIsLoggedLater(t *testing.T) {
 	t.Run("on time", func(t *testing.T) {
 		defer func() {
-			if p := recover(); p != http.ErrAbortHandler {
+			if p, _ := recover().(error); !errors.Is(p, http.ErrAbortHandler) {
 				t.Errorf("recovered %v, want %v", p, http.ErrAbortHandler)
 			}
 		}()
@@ -256,7 +256,7 @@ func TestTheTransportSendsTheRemainderRoundedDown(t *testing.T) {
 		before := req.Header.Clone()
 		resp, err := rt.RoundTrip(req)
 		if err == nil {
-			resp.Body.Close()
+			_ = resp.Body.Close()
 		}
 		if len(req.Header) != len(before) {
 			t.Errorf("the request of the caller was changed: %v", req.Header)
@@ -347,7 +347,7 @@ func TestTheGatewayHoldsAnAbsoluteDeadline(t *testing.T) {
 					t.Fatal(err)
 				}
 				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
+				_ = resp.Body.Close()
 				server.Close() // ends what is logged
 				if err != nil {
 					t.Fatal(err)
@@ -427,7 +427,7 @@ func TestAFailureOfADependencyIsNoTimeout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	broken := errors.New("broken")
-	if err := (&Authority{Log: silent}).Call(ctx, "x", func(context.Context) error { return broken }); err != broken {
+	if err := (&Authority{Log: silent}).Call(ctx, "x", func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("error %v, want %v", err, broken)
 	}
 }

@@ -34,7 +34,8 @@ func runAvalanche(ctx context.Context, cfg Config, mode Mode) (AvalancheRun, err
 	cfg.Mode, cfg.Workers = mode, avalancheWorkers
 	cfg.Fresh, cfg.Max = avalancheFixed, avalancheFixed
 	cfg.Faults = append([]Fault{{
-		Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: avalancheShare}}, cfg.Faults...)
+		Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: avalancheShare,
+	}}, cfg.Faults...)
 	load := Load{Requests: avalancheRequests, Rate: avalancheRate, Budget: avalancheFixed, Seed: cfg.Seed}
 	run := AvalancheRun{Name: "fixed 3 s at every hop"}
 	if mode == Propagated {
@@ -64,11 +65,11 @@ func avalanche(ctx context.Context, cfg Config, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "=== %s\n", run.Name)
-		if err := run.Summary.print(stdout, run.Pools); err != nil {
+		_, err = fmt.Fprintf(stdout, "=== %s\n%sdrained   %s after the last request\n\n",
+			run.Name, run.Summary.text(run.Pools), ms(run.Drained))
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "drained   %s after the last request\n\n", ms(run.Drained))
 	}
 	return nil
 }

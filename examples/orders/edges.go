@@ -81,13 +81,15 @@ func (s *Service) edgeHTTP(callee *Service) edge {
 		if err != nil {
 			return Answer{}, err
 		}
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		return readAnswer(callee.node.Name, resp)
 	}
 }
 
 // post sends an order over HTTP.
-func post(ctx context.Context, client *http.Client, url string, order Order, header http.Header) (*http.Response, error) {
+func post(ctx context.Context, client *http.Client, url string, order Order, header http.Header) (
+	*http.Response, error,
+) {
 	body := fmt.Appendf(nil, `{"order":%d}`, order)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -114,7 +116,8 @@ func readAnswer(service string, resp *http.Response) (Answer, error) {
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&answer)
 	switch {
 	case resp.StatusCode != http.StatusOK:
-		return Answer{}, status.Errorf(grpcCode(resp.StatusCode), "%s answers %d: %s", service, resp.StatusCode, answer.Error)
+		return Answer{}, status.Errorf(grpcCode(resp.StatusCode),
+			"%s answers %d: %s", service, resp.StatusCode, answer.Error)
 	case err != nil:
 		return Answer{}, fmt.Errorf("answer of %s: %w", service, err)
 	}
@@ -136,7 +139,7 @@ func (s *Service) edgeGRPC(callee *Service) (edge, error) {
 			if err != nil {
 				return Answer{}, err
 			}
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			return invoke(ctx, conn, callee.node.Name, order)
 		}, nil
 	}
@@ -162,7 +165,9 @@ func orderService(name string) *grpc.ServiceDesc {
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
 			MethodName: "Order",
-			Handler: func(srv any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+			Handler: func(srv any, ctx context.Context, decode func(any) error,
+				around grpc.UnaryServerInterceptor,
+			) (any, error) {
 				s := srv.(*Service)
 				in := new(wrapperspb.Int64Value)
 				if err := decode(in); err != nil {
@@ -279,6 +284,28 @@ func (s *Service) queueHTTP(fault Fault, next http.Handler) http.Handler {
 	})
 }
 
+// lostHeader marks an answer that is to be lost.
+const lostHeader = "X-Lost"
+
+// losesAnswers keeps the answers that are marked until the caller has gone, or
+// for a time at most: then the connection breaks. The service is done with them,
+// and its span has ended.
+func losesAnswers(most time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept := &keptAnswer{header: make(http.Header), status: http.StatusOK}
+		next.ServeHTTP(kept, r)
+		if kept.header.Get(lostHeader) != "" {
+			_ = wait(r.Context(), most)
+			panic(http.ErrAbortHandler) // which the server takes for: no answer
+		}
+		for name, values := range kept.header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(kept.status)
+		_, _ = kept.body.WriteTo(w)
+	})
+}
+
 // startProxy puts a reverse proxy before an HTTP service. It announces its own
 // budget to it, whatever the request says.
 func (s *Service) startProxy(budget time.Duration) error {
@@ -304,7 +331,7 @@ func (s *Service) startProxy(budget time.Duration) error {
 	server := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second}
 	s.address = listener.Addr().String()
 	go func() { _ = server.Serve(listener) }() // ends with Shutdown
-	s.stop = append([]func(context.Context) error{server.Shutdown}, s.stop...)
+	s.stop = append([]func(context.Context) error{stopHTTP(server)}, s.stop...)
 	s.system.clients = append(s.system.clients, func() error { base.CloseIdleConnections(); return nil })
 	return nil
 }

@@ -12,14 +12,14 @@ import (
 
 func TestParseFault(t *testing.T) {
 	good := map[string]Fault{
-		"slow=risk":              {Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: 1},
-		"slow=risk:1.2s":         {Kind: Slow, Service: "risk", Value: 1200 * time.Millisecond, Share: 1},
-		"slow=risk@0.25":         {Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: 0.25},
-		"slow=risk:10ms@1":       {Kind: Slow, Service: "risk", Value: 10 * time.Millisecond, Share: 1},
-		"retry=persist":          {Kind: Retry, Service: "persist", Attempts: 3, Share: 1},
-		"retry=persist:5@0.5":    {Kind: Retry, Service: "persist", Attempts: 5, Share: 0.5},
-		"queue=risk":             {Kind: Queue, Service: "risk", Share: 1},
-		"lostresponse=inventory": {Kind: LostResponse, Service: "inventory", Share: 1},
+		"slow=risk":            {Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: 1},
+		"slow=risk:1.2s":       {Kind: Slow, Service: "risk", Value: 1200 * time.Millisecond, Share: 1},
+		"slow=risk@0.25":       {Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: 0.25},
+		"slow=risk:10ms@1":     {Kind: Slow, Service: "risk", Value: 10 * time.Millisecond, Share: 1},
+		"retry=persist":        {Kind: Retry, Service: "persist", Attempts: 3, Share: 1},
+		"retry=persist:5@0.5":  {Kind: Retry, Service: "persist", Attempts: 5, Share: 0.5},
+		"queue=risk":           {Kind: Queue, Service: "risk", Share: 1},
+		"lostresponse=payment": {Kind: LostResponse, Service: "payment", Share: 1},
 	}
 	for text, want := range good {
 		if got, err := ParseFault(text); err != nil || got != want {
@@ -58,7 +58,9 @@ func TestTheSameOrdersMeetAFaultWheneverTheSeedIsTheSame(t *testing.T) {
 }
 
 func TestAFaultNeedsItsService(t *testing.T) {
-	for _, fault := range []Fault{{Kind: Slow, Service: "nobody"}, {Kind: Proxy, Service: "risk"}} {
+	for _, fault := range []Fault{
+		{Kind: Slow, Service: "nobody"}, {Kind: Proxy, Service: "risk"}, {Kind: LostResponse, Service: "persist"},
+	} {
 		cfg := Config{Nodes: Orders, Mode: Propagated, Fresh: time.Second, Workers: 1, Log: silent, Faults: []Fault{fault}}
 		if s, err := Start(t.Context(), cfg); err == nil {
 			_ = s.close()
@@ -174,13 +176,16 @@ func TestFaults(t *testing.T) {
 				t.Errorf("outcome %+v after %d attempts, want 504 after 2", outcomes[0], len(b))
 			}
 		})
-		run("lost response", func(t *testing.T) {
-			outcomes, _, b := two(t, protocol, 60*time.Millisecond, 1, "lostresponse=b")
-			if outcomes[0].Status != http.StatusGatewayTimeout || len(b) != 1 || b[0].duration() < 40*time.Millisecond {
-				t.Errorf("outcome %+v, spans %+v; want 504 although b did its work", outcomes[0], b)
-			}
-		})
 	}
+	t.Run("lost response", func(t *testing.T) {
+		outcomes, a, b := two(t, HTTP, 150*time.Millisecond, 1, "lostresponse=b")
+		if outcomes[0].Status != http.StatusGatewayTimeout || len(a) != 1 || a[0].duration() < 100*time.Millisecond {
+			t.Errorf("outcome %+v, call %+v; want the caller to wait in vain", outcomes[0], a)
+		}
+		if len(b) != 1 || b[0].duration() > 100*time.Millisecond || len(b[0].flags) != 0 || b[0].failed {
+			t.Errorf("spans %+v; want b to be done in time", b)
+		}
+	})
 	t.Run("proxy", func(t *testing.T) {
 		_, a, b := two(t, HTTP, time.Second, 1, "proxy=b:3s")
 		if len(a) != 1 || len(a[0].flags) != 0 {

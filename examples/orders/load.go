@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"google.golang.org/grpc"
@@ -124,7 +123,9 @@ func (s *System) client(budget time.Duration) (send sender, done func(), err err
 }
 
 // exchange sends one request over HTTP and reads how it went.
-func exchange(ctx context.Context, client *http.Client, url string, order Order, header http.Header, due time.Time) Outcome {
+func exchange(ctx context.Context, client *http.Client, url string, order Order, header http.Header,
+	due time.Time,
+) Outcome {
 	resp, err := post(ctx, client, url, order, header)
 	if err != nil {
 		code := codes.Unavailable
@@ -133,7 +134,7 @@ func exchange(ctx context.Context, client *http.Client, url string, order Order,
 		}
 		return Outcome{Status: httpStatus(code), Reason: "no answer", Sent: due, Latency: time.Since(due)}
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	var answer struct {
 		Answer
 		Reason string `json:"reason"`
@@ -143,7 +144,8 @@ func exchange(ctx context.Context, client *http.Client, url string, order Order,
 		err = json.Unmarshal(body, &answer)
 	}
 	outcome := Outcome{
-		Status: resp.StatusCode, Reason: answer.Reason, Degraded: answer.Degraded, Sent: due, Latency: time.Since(due)}
+		Status: resp.StatusCode, Reason: answer.Reason, Degraded: answer.Degraded, Sent: due, Latency: time.Since(due),
+	}
 	if err != nil {
 		outcome.Reason = "answer cannot be read"
 	}
@@ -183,9 +185,8 @@ func Summarise(outcomes []Outcome) Summary {
 	return s
 }
 
-// print writes the summary and what the pools have seen as text.
-func (s Summary) print(w io.Writer, stats []PoolStats) error {
-	counts := func(m []string) string { return cmp.Or(strings.Join(m, ", "), "none") }
+// text renders the summary and what the pools have seen.
+func (s Summary) text(pools []PoolStats) string {
 	var byStatus, degraded []string
 	for _, code := range slices.Sorted(maps.Keys(s.ByStatus)) {
 		byStatus = append(byStatus, fmt.Sprintf("%d x %d", s.ByStatus[code], code))
@@ -193,16 +194,17 @@ func (s Summary) print(w io.Writer, stats []PoolStats) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Degraded)) {
 		degraded = append(degraded, fmt.Sprintf("%d x %s", s.Degraded[name], name))
 	}
-	fmt.Fprintf(w, "answers   %s\n", counts(byStatus))
-	fmt.Fprintf(w, "degraded  %s\n", counts(degraded))
-	fmt.Fprintf(w, "latency   P50 %s, P99 %s; P50 of successes %s, P99 of failures %s\n\n",
+	var b strings.Builder
+	fmt.Fprintf(&b, "answers   %s\n", cmp.Or(strings.Join(byStatus, ", "), "none"))
+	fmt.Fprintf(&b, "degraded  %s\n", cmp.Or(strings.Join(degraded, ", "), "none"))
+	fmt.Fprintf(&b, "latency   P50 %s, P99 %s; P50 of successes %s, P99 of failures %s\n\n",
 		ms(s.P50), ms(s.P99), ms(s.OKP50), ms(s.FailedP99))
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "service\tserved\town P50\tqueue P99\tmost inside\t")
-	for _, p := range stats {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%d\t\n", p.Service, p.Served, ms(p.OwnP50), ms(p.QueueP99), p.Highest)
+	const row = "%11s%8v%12s%12s%13v\n"
+	fmt.Fprintf(&b, row, "service", "served", "own P50", "queue P99", "most inside")
+	for _, p := range pools {
+		fmt.Fprintf(&b, row, p.Service, p.Served, ms(p.OwnP50), ms(p.QueueP99), p.Highest)
 	}
-	return table.Flush()
+	return b.String()
 }
 
 // ms renders a duration in milliseconds.

@@ -19,8 +19,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
 // closeTimeout bounds how long a system may take to stop.
@@ -35,29 +36,37 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var verbose bool
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&scenario, "scenario", "", `"avalanche" compares fixed timeouts with a propagated deadline, with settings of its own`)
-	flags.StringVar(&mode, "mode", string(Propagated), "how services treat deadlines: propagated, fresh, dropped, ratio, background, header or ctx3s")
-	flags.StringVar(&wire, "deadline", "relative", "what HTTP requests carry: relative ("+BudgetHeader+") or absolute ("+DeadlineHeader+")")
+	flags.StringVar(&scenario, "scenario", "",
+		`"avalanche" compares fixed timeouts with a propagated deadline, with settings of its own`)
+	flags.StringVar(&mode, "mode", string(Propagated),
+		"how services treat deadlines: propagated, fresh, dropped, ratio, background, header or ctx3s")
+	flags.StringVar(&wire, "deadline", "relative",
+		"what HTTP requests carry: relative ("+BudgetHeader+") or absolute ("+DeadlineHeader+")")
 	flags.Func("fault", "`KIND=SERVICE[:VALUE][@SHARE]`, more than once for several", func(text string) error {
 		fault, err := ParseFault(text)
 		cfg.Faults = append(cfg.Faults, fault)
 		return err
 	})
-	flags.DurationVar(&load.Budget, "budget", 800*time.Millisecond, "what every request announces to have; 0 announces nothing")
-	flags.DurationVar(&cfg.Fresh, "fresh", 3*time.Second, "timeout of the modes that make new ones, and of requests that announce none")
+	flags.DurationVar(&load.Budget, "budget", 800*time.Millisecond,
+		"what every request announces to have; 0 announces nothing")
+	flags.DurationVar(&cfg.Fresh, "fresh", 3*time.Second,
+		"timeout of the modes that make new ones, and of requests that announce none")
 	flags.DurationVar(&cfg.Max, "max", 10*time.Second, "what a request gets at most")
 	flags.DurationVar(&cfg.Reserve, "reserve", 0, "time the gateway keeps for its own answer")
 	flags.DurationVar(&cfg.Minimum, "minimum", 0, "least time left with which the gateway begins anything")
 	flags.IntVar(&cfg.Workers, "workers", 16, "workers of each service")
-	flags.Float64Var(&cfg.Spread, "spread", 0.5, "how much shorter than its longest a service's own time may be, 0 to 1")
+	flags.Float64Var(&cfg.Spread, "spread", 0.5,
+		"how much shorter than its longest a service's own time may be, 0 to 1")
 	flags.DurationVar(&cfg.Skew, "skew", 0, "how far the clocks of callers and callees are apart")
 	flags.BoolVar(&cfg.Inside, "inside", false, "put the deadline middleware inside the tracing middleware")
 	flags.IntVar(&load.Requests, "requests", 200, "requests to send; 0 serves until interrupted")
-	flags.Float64Var(&load.Rate, "rate", 50, "requests a second; 0 sends as fast as -concurrency clients get answers")
+	flags.Float64Var(&load.Rate, "rate", 50,
+		"requests a second; 0 sends as fast as -concurrency clients get answers")
 	flags.IntVar(&load.Concurrency, "concurrency", 8, "clients, with -rate 0")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of all that is random: same seed, same requests, same faults")
 	flags.StringVar(&out, "out", "", "file for the spans, as OTLP JSON lines")
-	flags.StringVar(&endpoint, "endpoint", "", "OTLP endpoint for the spans: http://HOST:PORT or grpc://HOST:PORT")
+	flags.StringVar(&endpoint, "endpoint", "",
+		"OTLP endpoint for the spans: http://HOST:PORT or grpc://HOST:PORT")
 	flags.BoolVar(&verbose, "v", false, "log to stderr why requests run out of time")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -67,7 +76,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	load.Seed = cfg.Seed
 	usage := func(format string, args ...any) int {
-		fmt.Fprintf(stderr, "orders: "+format+"\n", args...)
+		_, _ = fmt.Fprintf(stderr, "orders: "+format+"\n", args...)
 		return 2
 	}
 	var err error
@@ -85,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return usage("unknown scenario %q; there is avalanche", scenario)
 	case out != "" && endpoint != "":
 		return usage("give -out or -endpoint, not both")
-	case cfg.Workers < 1 || load.Requests < 0 || load.Rate < 0 || load.Concurrency < 1 || cfg.Spread < 0 || cfg.Spread > 1:
+	case cfg.Workers < 1 || load.Concurrency < 1 || load.Requests < 0 || !(load.Rate >= 0) || !(cfg.Spread >= 0 && cfg.Spread <= 1):
 		return usage("-workers and -concurrency are at least 1, -requests and -rate at least 0, -spread is 0 to 1")
 	case cfg.Fresh <= 0 || cfg.Max <= 0 || load.Budget < 0 || cfg.Reserve < 0 || cfg.Minimum < 0 || cfg.Skew < 0:
 		return usage("durations cannot be negative, and -fresh and -max must be over 0")
@@ -115,7 +124,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		err = drive(ctx, cfg, load, stdout)
 	}
 	if err = errors.Join(err, closeOut()); err != nil {
-		fmt.Fprintf(stderr, "orders: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "orders: %v\n", err)
 		return 1
 	}
 	return 0
@@ -127,14 +136,18 @@ func drive(ctx context.Context, cfg Config, load Load, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "gateway   http://%s/order, mode %s\n", s.services[0].address, cfg.Mode)
+	_, err = fmt.Fprintf(stdout, "gateway   http://%s/order, mode %s\n", s.services[0].address, cfg.Mode)
+	if err != nil {
+		return errors.Join(err, s.close())
+	}
 	if load.Requests == 0 {
 		<-ctx.Done()
 		return s.close()
 	}
 	outcomes, err := load.Run(ctx, s)
 	err = errors.Join(err, s.close())
-	return errors.Join(err, Summarise(outcomes).print(stdout, s.Stats()))
+	_, writeErr := io.WriteString(stdout, Summarise(outcomes).text(s.Stats()))
+	return errors.Join(err, writeErr)
 }
 
 // close stops the system in bounded time, also after an interrupt.

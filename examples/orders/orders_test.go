@@ -413,7 +413,8 @@ func TestWrongClocksMakeAbsoluteDeadlinesSuspectAtMost(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inside=%v", inside), func(t *testing.T) {
 			s, stop := start(t, Config{
-				Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside})
+				Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside,
+			})
 			send(t, s, Load{Requests: 100, Budget: 800 * time.Millisecond, Concurrency: 4})
 			suspected := 0
 			others := make(map[string]int)

@@ -48,6 +48,7 @@ type span struct {
 	source     string
 	flags      []string
 	degraded   []string
+	failed     bool            // by its status
 	has        map[string]bool // attributes
 }
 
@@ -72,6 +73,7 @@ func (r *recorder) collect() []span {
 					trace: hex.EncodeToString(p.TraceId), id: hex.EncodeToString(p.SpanId),
 					parent: hex.EncodeToString(p.ParentSpanId),
 					start:  int64(p.StartTimeUnixNano), end: int64(p.EndTimeUnixNano),
+					failed: p.Status.GetCode() == tracepb.Status_STATUS_CODE_ERROR,
 				}
 				for _, kv := range p.Attributes {
 					s.has[kv.Key] = true

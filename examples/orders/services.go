@@ -139,8 +139,8 @@ func Start(ctx context.Context, cfg Config) (*System, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("fault %s: there is no service %q", fault.Kind, fault.Service)
 		}
-		if fault.Kind == Proxy && cfg.Nodes[i].Protocol != HTTP {
-			return nil, fmt.Errorf("fault proxy: service %q does not speak HTTP", fault.Service)
+		if (fault.Kind == Proxy || fault.Kind == LostResponse) && cfg.Nodes[i].Protocol != HTTP {
+			return nil, fmt.Errorf("fault %s: service %q does not speak HTTP", fault.Kind, fault.Service)
 		}
 	}
 	for i := range cfg.Nodes {
@@ -284,10 +284,13 @@ func (s *Service) listenHTTP() error {
 	if fault, ok := s.system.faults.everywhere(Queue, s.node.Name); ok {
 		handler = s.queueHTTP(fault, handler)
 	}
+	if _, ok := s.system.faults.everywhere(LostResponse, s.node.Name); ok {
+		handler = losesAnswers(s.system.cfg.Max, handler)
+	}
 	handler = s.clock.handler(handler)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }() // ends with Shutdown
-	s.stop = append(s.stop, server.Shutdown)
+	s.stop = append(s.stop, stopHTTP(server))
 	if fault, ok := s.system.faults.everywhere(Proxy, s.node.Name); ok {
 		return s.startProxy(fault.Value)
 	}
@@ -309,12 +312,28 @@ func (s *Service) listenGRPC() error {
 	server.RegisterService(orderService(s.node.Name), s)
 	go func() { _ = server.Serve(listener) }() // ends with GracefulStop
 	s.stop = append(s.stop, func(ctx context.Context) error {
-		stop := context.AfterFunc(ctx, server.Stop)
-		defer stop()
-		server.GracefulStop()
-		return nil
+		done := make(chan struct{})
+		go func() { server.GracefulStop(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			server.Stop() // ends GracefulStop too, once the handlers notice
+			return fmt.Errorf("%s: %w", s.node.Name, ctx.Err())
+		}
 	})
 	return nil
+}
+
+// stopHTTP returns how to stop a server: gently, or else by force.
+func stopHTTP(server *http.Server) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, server.Close())
+		}
+		return err
+	}
 }
 
 // serveHTTP is the endpoint POST /order.
@@ -328,6 +347,9 @@ func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := s.serve(r.Context(), body.Order)
 	w.Header().Set("Content-Type", "application/json")
+	if _, ok := s.fault(LostResponse, body.Order); ok {
+		w.Header().Set(lostHeader, "1")
+	}
 	if err != nil {
 		w.WriteHeader(httpStatus(codeOf(err)))
 		_, _ = w.Write(errorBody(err))
@@ -360,10 +382,6 @@ func (s *Service) serve(ctx context.Context, order Order) (Answer, error) {
 		answer.Degraded = append(answer.Degraded, degraded...)
 	}
 	slices.Sort(answer.Degraded)
-	if _, ok := s.fault(LostResponse, order); ok {
-		<-ctx.Done()
-		return Answer{}, ctx.Err()
-	}
 	if _, ok := s.fault(Fail, order); ok {
 		return Answer{}, status.Error(codes.Unavailable, s.node.Name+" fails")
 	}
