@@ -20,6 +20,7 @@ import (
 // headers it makes.
 type request struct {
 	client  context.Context
+	bag     context.Context // the same with baggage
 	headers otelpropagation.MapCarrier
 }
 
@@ -42,9 +43,9 @@ func newRequest(tb testing.TB) request {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, _ = s.start(baggage.ContextWithBaggage(ctx, bag), trace.SpanKindClient)
-	r := request{client: ctx, headers: otelpropagation.MapCarrier{"x-timeout-budget-ms": "300"}}
-	propagators().Inject(ctx, r.headers)
+	ctx, _ = s.start(ctx, trace.SpanKindClient)
+	r := request{client: ctx, bag: baggage.ContextWithBaggage(ctx, bag), headers: otelpropagation.MapCarrier{"x-timeout-budget-ms": "300"}}
+	propagators().Inject(r.bag, r.headers)
 	return r
 }
 
@@ -111,14 +112,20 @@ func TestAllocations(t *testing.T) {
 func operations(r request) map[string]func(p otelpropagation.TextMapPropagator) func() {
 	header := r.http()
 	background := context.Background()
+	from := func(p otelpropagation.TextMapPropagator) context.Context {
+		if _, ok := p.(otelpropagation.Baggage); ok {
+			return r.bag
+		}
+		return r.client
+	}
 	return map[string]func(p otelpropagation.TextMapPropagator) func(){
 		"Inject/map": func(p otelpropagation.TextMapPropagator) func() {
-			to := otelpropagation.MapCarrier{}
-			return func() { p.Inject(r.client, to) }
+			ctx, to := from(p), otelpropagation.MapCarrier{}
+			return func() { p.Inject(ctx, to) }
 		},
 		"Inject/header": func(p otelpropagation.TextMapPropagator) func() {
-			to := otelpropagation.HeaderCarrier{}
-			return func() { p.Inject(r.client, to) }
+			ctx, to := from(p), otelpropagation.HeaderCarrier{}
+			return func() { p.Inject(ctx, to) }
 		},
 		"Extract/map": func(p otelpropagation.TextMapPropagator) func() {
 			return func() { p.Extract(background, r.headers) }
