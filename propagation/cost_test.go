@@ -27,7 +27,7 @@ type request struct {
 func newRequest(tb testing.TB) request {
 	tb.Helper()
 	s := newService(tb)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	tb.Cleanup(cancel)
 	headers, _ := s.call(ctx)
 	ctx, _ = s.serve(ctx, headers)

@@ -75,7 +75,8 @@ func blank(carrier propagation.TextMapCarrier) {
 func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
 	span := trace.SpanFromContext(ctx)
 	sc := span.SpanContext()
-	if !sc.IsValid() || (p.filter != nil && !p.filter(ctx)) {
+	a.span = sc.SpanID()
+	if !a.span.IsValid() || (p.filter != nil && !p.filter(ctx)) {
 		return a, false
 	}
 	local, isLocal := span.(sdktrace.ReadOnlySpan)
@@ -104,7 +105,6 @@ func (p *propagator) announce(ctx context.Context) (a announcement, ok bool) {
 	// A deadline that is later than the inherited one, but within the tolerance,
 	// may leave more than the total that the origin saw.
 	a.limit = max(limit, a.remaining)
-	a.span = sc.SpanID()
 	a.hop = inherited.next()
 	return a, a.limit <= p.maxLimit && a.remaining >= -p.maxLimit
 }
