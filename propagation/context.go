@@ -2,11 +2,13 @@ package propagation
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
@@ -32,7 +34,9 @@ func present() instant { return instant(time.Since(base)) }
 // from the present on the wall clock, as timers place it.
 func at(t time.Time) instant {
 	if t == t.Round(0) { //nolint:staticcheck // Round strips the monotonic reading; Equal would not see that.
-		return clamp(present() + clamp(instant(time.Until(t))))
+		// One reading of both clocks: a pause between two would move t.
+		now := time.Now()
+		return clamp(instant(now.Sub(base)) + clamp(instant(t.Sub(now))))
 	}
 	return clamp(instant(t.Sub(base)))
 }
@@ -152,6 +156,15 @@ func (h *holder) Value(key any) any {
 	return h.Context.Value(key)
 }
 
+// String names the context, as those of package context do: %v would read the
+// fields, which others write.
+func (h *holder) String() string {
+	if named, ok := h.Context.(fmt.Stringer); ok {
+		return named.String() + ".WithLatencyBudget"
+	}
+	return fmt.Sprintf("%T.WithLatencyBudget", h.Context)
+}
+
 func holderFrom(ctx context.Context) *holder {
 	h, _ := ctx.Value(holderKey).(*holder)
 	return h
@@ -196,15 +209,17 @@ func lineageOf(span trace.Span) lineage {
 	for _, kv := range stamped.Attributes() {
 		switch kv.Key {
 		case attr.RemainingStart:
-			if ns, ok := nanoseconds(kv.Value.AsFloat64()); ok {
+			if ns, ok := nanoseconds(kv.Value); ok {
 				l.deadline = clamp(at(stamped.StartTime()) + ns)
 			}
 		case attr.Limit:
-			if ns, ok := nanoseconds(kv.Value.AsFloat64()); ok {
+			if ns, ok := nanoseconds(kv.Value); ok {
 				l.limit = int64(ns)
 			}
 		case attr.Hop:
-			hop = kv.Value.AsInt64()
+			if kv.Value.Type() == attribute.INT64 {
+				hop = kv.Value.AsInt64()
+			}
 		}
 	}
 	if kind := stamped.SpanKind(); kind == trace.SpanKindClient || kind == trace.SpanKindProducer {
@@ -214,16 +229,20 @@ func lineageOf(span trace.Span) lineage {
 	return l
 }
 
-// nanoseconds converts an attribute, which anybody may have set.
-func nanoseconds(seconds float64) (instant, bool) {
-	ns := seconds * 1e9
+// nanoseconds converts an attribute in seconds, which anybody may have set.
+func nanoseconds(seconds attribute.Value) (instant, bool) {
+	if seconds.Type() != attribute.FLOAT64 {
+		return 0, false
+	}
+	ns := seconds.AsFloat64() * 1e9
 	if !(math.Abs(ns) <= float64(horizon)) { // Also if it is not a number.
 		return 0, false
 	}
 	return instant(math.Round(ns)), true
 }
 
-// seconds is ns as the value of an attribute, rounded to 1 µs.
+// seconds is ns as the value of an attribute, rounded to 1 µs. Flags are judged by
+// it, so that they never contradict the figure beside them.
 func seconds(ns int64) float64 {
-	return math.Round(float64(ns)/1e3) / 1e6
+	return math.Round(float64(ns)/1e3)/1e6 + 0 // + 0 makes -0 a 0.
 }

@@ -53,23 +53,24 @@ type endedSpan struct {
 // Attributes implements sdktrace.ReadOnlySpan.
 func (s *endedSpan) Attributes() []attribute.KeyValue { return s.attributes }
 
-// ended returns s with its end figures, or s if it has no start figures.
+// ended returns s with its end figures, or s if it has no start figures, or the
+// end figures already.
 func ended(s sdktrace.ReadOnlySpan) (out sdktrace.ReadOnlySpan) {
 	out = s
 	defer recovered("OnEnd")
 	all := s.Attributes()
 	start := slices.IndexFunc(all, func(kv attribute.KeyValue) bool { return kv.Key == attr.RemainingStart })
-	if start < 0 {
+	if start < 0 || slices.ContainsFunc(all, func(kv attribute.KeyValue) bool { return kv.Key == attr.RemainingEnd }) {
 		return s
 	}
-	remaining, ok := nanoseconds(all[start].Value.AsFloat64())
+	remaining, ok := nanoseconds(all[start].Value)
 	if !ok {
 		return s
 	}
-	end := int64(remaining) - int64(s.EndTime().Sub(s.StartTime()))
+	end := seconds(int64(remaining) - int64(s.EndTime().Sub(s.StartTime())))
 	kvs := make([]attribute.KeyValue, len(all), len(all)+2)
 	copy(kvs, all)
-	kvs = append(kvs, RemainingEndKey.Float64(seconds(end)))
+	kvs = append(kvs, RemainingEndKey.Float64(end))
 	if end < 0 {
 		kvs = overrun(kvs)
 	}

@@ -1,8 +1,6 @@
 package propagation
 
 import (
-	"encoding/hex"
-	"strconv"
 	"strings"
 	"time"
 
@@ -318,23 +316,23 @@ func (a *announcement) header() string {
 	b = append(b, ";t="...)
 	b = appendMillis(b, max(a.limit, int64(time.Microsecond)))
 	b = append(b, ";h="...)
-	b = strconv.AppendUint(b, uint64(a.hop), 10)
+	b = appendDigits(b, uint32(a.hop))
 	b = append(b, `;s="`...)
-	b = hex.AppendEncode(b, a.span[:])
+	const digits = "0123456789abcdef"
+	for _, c := range a.span {
+		b = append(b, digits[c>>4], digits[c&15])
+	}
 	return string(append(b, '"'))
 }
 
 func appendMillis(b []byte, ns int64) []byte {
-	micros := ns / 1000
-	if ns%1000 < 0 {
-		micros--
-	}
-	if micros < 0 {
+	if ns < 0 {
 		b = append(b, '-')
-		micros = -micros
+		ns = -ns + 999 // Down, so away from zero.
 	}
+	micros := uint64(ns) / 1000
 	whole, fraction := uint32(micros/1000), uint32(micros%1000)
-	b = strconv.AppendUint(b, uint64(whole), 10)
+	b = appendDigits(b, whole)
 	if fraction == 0 {
 		return b
 	}
@@ -345,26 +343,33 @@ func appendMillis(b []byte, ns int64) []byte {
 	return b
 }
 
-// left reads the value of an authority header, an unsigned integer of at most 15
-// digits, as the ns that are left.
-func (a *authority) left(value string) (int64, bool) {
+// appendDigits appends n in decimal to b, which must have the capacity.
+func appendDigits(b []byte, n uint32) []byte {
+	size := 1
+	for m := n; m >= 10; m /= 10 {
+		size++
+	}
+	b = b[:len(b)+size]
+	for i := len(b) - 1; size > 0; i, size = i-1, size-1 {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return b
+}
+
+// until reads the value of an authority header, an unsigned integer of at most 15
+// digits that arrived at now, as the deadline that it means.
+func (a *authority) until(value string, now instant) (instant, bool) {
 	if value == "" || len(value) > 15 || !allDigits(value) {
-		return 0, false
+		return none, false
 	}
-	const millisecond = int64(time.Millisecond)
-	ms, fraction := number(value), int64(0)
-	switch a.kind {
-	case EpochMillis:
-		now := time.Now()
-		ms -= now.UnixMilli()
-		fraction = int64(now.Nanosecond()) % millisecond
-	case PerHop:
-		if ms == 0 {
-			return 0, false // There is no timeout.
-		}
+	ms := number(value)
+	if a.kind == EpochMillis {
+		return at(time.UnixMilli(ms)), true
 	}
-	if ms > int64(longestLimit)/millisecond || ms < -int64(longestLimit)/millisecond {
-		return 0, false // It might not fit.
+	if ms > int64(longestLimit/time.Millisecond) {
+		return none, false // It might not fit.
 	}
-	return ms*millisecond - fraction, true
+	// 0 means to a proxy that there is no timeout.
+	return now + instant(ms*int64(time.Millisecond)), ms > 0 || a.kind != PerHop
 }

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +127,58 @@ func TestNothingChangesDeadlineDoneOrErr(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The handlers of one request run side by side, with what Extract returned among
+// them, and log it. Whatever the order, the request keeps the earliest deadline
+// that was observed, and no call may send more.
+func TestHandlersOfARequestMayRunSideBySide(t *testing.T) {
+	s := newService(t, propagation.WithKnownAuthorityHeaders())
+	caller := within(t, t.Context(), time.Minute)
+	for range 50 {
+		headers, _ := s.call(caller)
+		headers["x-envoy-expected-rq-timeout-ms"] = "15000"
+		extracted := s.propagator.Extract(t.Context(), headers)
+		ctx, span := s.start(extracted, trace.SpanKindServer)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				own := within(t, ctx, time.Duration(30+10*i)*time.Second)
+				propagation.Observe(own)
+				s.call(own)
+				s.start(own, trace.SpanKindServer)
+				s.start(s.propagator.Extract(own, otelpropagation.MapCarrier{}), trace.SpanKindConsumer)
+				if got := fmt.Sprint(extracted); !strings.HasSuffix(got, ".WithLatencyBudget") {
+					t.Errorf("the context is %q", got)
+				}
+			})
+		}
+		wg.Wait()
+		last, _ := s.call(ctx)
+		var r float64
+		if _, err := fmt.Sscanf(last[propagation.Header], "obs1;r=%f;", &r); err != nil || r > 30_000 || r < 20_000 {
+			t.Fatalf("sent %q, want the 30 s that were observed (%v)", last[propagation.Header], err)
+		}
+		if got, _ := stamped(span)["announced.remaining"].(float64); got <= 50 || got > 60 {
+			t.Fatalf("announced.remaining %v", got)
+		}
+	}
+}
+
+func TestContextIsNamedAfterItsParent(t *testing.T) {
+	type custom struct{ context.Context }
+	p := propagation.New()
+	for _, test := range []struct {
+		parent context.Context
+		want   string
+	}{
+		{context.Background(), "context.Background.WithLatencyBudget"},
+		{custom{context.Background()}, "propagation_test.custom.WithLatencyBudget"},
+	} {
+		if got := fmt.Sprint(p.Extract(test.parent, otelpropagation.MapCarrier{})); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
 }
 
 func TestAnnouncementDoesNotExpireTheContext(t *testing.T) {

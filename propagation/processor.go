@@ -87,7 +87,7 @@ func Observe(ctx context.Context) {
 		return
 	}
 	if h, until := holderFrom(ctx), deadline(ctx); h != nil && until != none {
-		h.settle(until)
+		h.settle(until, span.SpanContext().TraceID())
 	}
 }
 
@@ -110,11 +110,11 @@ func (r *rules) tolerance(l lineage, start instant, factor float64) int64 {
 
 // later compares a deadline with the lineage: 0, flagExtended or flagSkew.
 func (r *rules) later(until instant, l lineage, start instant, factor float64) flagSet {
-	over := int64(until-l.deadline) - r.tolerance(l, start, factor)
+	off, tol := int64(until-l.deadline), r.tolerance(l, start, factor)
 	switch {
-	case over <= 0:
+	case off <= tol:
 		return 0
-	case l.origin == fromAbsoluteHeader && over <= r.maxSkew:
+	case l.origin == fromAbsoluteHeader && off-tol <= r.maxSkew:
 		return flagSkew
 	}
 	return flagExtended
@@ -200,7 +200,7 @@ func (r *rules) judgeAnnouncement(h *holder, st *stamp, parent trace.SpanContext
 	if a := h.authority; st.fresh && st.origin == fromAnnouncement && a.header != nil && a.header.kind == EpochMillis {
 		off := int64(a.deadline - st.deadline)
 		tol := r.tolerance(st.lineage, st.start, entryFactor)
-		if off < -tol || (off > tol && off <= tol+r.maxSkew) {
+		if off < -tol || (off > tol && off-tol <= r.maxSkew) {
 			st.flags |= flagSkew
 		}
 	}
@@ -247,12 +247,17 @@ func (h *holder) observers() *rules {
 }
 
 // settle makes until the deadline of the request where that is no later than the
-// inherited one.
-func (h *holder) settle(until instant) {
+// inherited one. Work that was detached into another trace than the request's
+// settles nothing for it.
+func (h *holder) settle(until instant, id trace.TraceID) {
 	now := present()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	st := stamp{lineage: *h.current.Load(), start: now, context: until}
+	l := *h.current.Load()
+	if l.trace != id && l.trace.IsValid() {
+		return
+	}
+	st := stamp{lineage: l, start: now, context: until}
 	h.rules.compare(&st)
 	h.move(st.lineage)
 }
@@ -265,9 +270,9 @@ func receive(ctx context.Context, s sdktrace.ReadWriteSpan) {
 		return
 	}
 	st := stamp{lineage: unknown, context: none}
+	sc, parent := s.SpanContext(), s.Parent() // Spans have locks too.
 	h.mu.Lock()
 	if !h.owner.IsValid() {
-		sc, parent := s.SpanContext(), s.Parent()
 		h.owner = sc.SpanID()
 		h.move(lineage{deadline: none, trace: sc.TraceID()})
 		if h.verdict == valid && parent.IsValid() {
@@ -332,7 +337,7 @@ func (st *stamp) narrow() {
 
 // judgeRemaining flags a span that began too late.
 func (st *stamp) judgeRemaining() {
-	if st.known() && st.deadline <= st.start {
+	if st.known() && seconds(int64(st.deadline-st.start)) <= 0 {
 		st.flags |= flagExhausted
 	}
 }

@@ -3,6 +3,7 @@ package propagation_test
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
 	otelpropagation "go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -279,6 +281,25 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
+func TestLargestToleranceIsNeverExceeded(t *testing.T) {
+	for _, opt := range []propagation.SpanProcessorOption{
+		propagation.WithTolerance(math.MaxInt64, 0),
+		propagation.WithMaxClockSkew(math.MaxInt64),
+	} {
+		bubble(t, func(t *testing.T) {
+			s := newService(t, propagation.WithKnownAuthorityHeaders(), opt)
+			absolute := strconv.FormatInt(time.Now().Add(300*ms).UnixMilli(), 10)
+			for _, d := range []time.Duration{1, 100 * ms, 300*ms - 2, 300 * ms, 300*ms + 2, time.Minute} {
+				ctx, server := s.serve(within(t, t.Context(), d), otelpropagation.MapCarrier{"x-request-deadline": absolute})
+				_, client := s.call(within(t, context.WithoutCancel(ctx), d+1))
+				if server["reset"] != nil || client["reset"] != nil {
+					t.Errorf("deadline in %v: server %v, client %v", d, server, client)
+				}
+			}
+		})
+	}
+}
+
 // A deadline a little later than the announced one takes its place, so that
 // small differences do not add up from hop to hop.
 func TestEntrySpanTakesTheAuthoritysDeadline(t *testing.T) {
@@ -491,6 +512,23 @@ func TestObserveTakesBackWhatItNoLongerSees(t *testing.T) {
 			"limit": 0.3, "remaining.start": 0.3, "deadline.remaining": 0.3, "source": "context",
 			"announced.remaining": 0.3, "announced.fresh": true, "hop": int64(1), "reset": false, "flags": []string{},
 		})
+	})
+}
+
+// A job under a root span of its own has its own deadline, which is not the one
+// of the request that started it.
+func TestObserveInDetachedWorkLeavesTheRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newService(t)
+		ctx, _ := s.serve(within(t, t.Context(), 300*ms), nil)
+		for _, kind := range []trace.SpanKind{trace.SpanKindInternal, trace.SpanKindServer, trace.SpanKindConsumer} {
+			job, _ := s.start(context.WithoutCancel(ctx), kind, trace.WithNewRoot())
+			propagation.Observe(within(t, job, 10*ms))
+			_, client := s.call(ctx)
+			expect(t, "client of the request", client, attrs{
+				"limit": 0.3, "remaining.start": 0.3, "deadline.remaining": 0.3, "source": "context", "hop": int64(1),
+			})
+		}
 	})
 }
 
@@ -710,9 +748,21 @@ func TestFiguresReferToTheStartOfTheSpan(t *testing.T) {
 func TestAttributesOfOthersMakeNoLineage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newService(t)
-		for _, value := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300} {
+		for _, value := range []attribute.Value{
+			attribute.Float64Value(math.NaN()),
+			attribute.Float64Value(math.Inf(1)),
+			attribute.Float64Value(math.Inf(-1)),
+			attribute.Float64Value(1e300),
+			attribute.StringValue("0.3"),
+			attribute.Int64Value(300),
+			attribute.BoolValue(true),
+			{},
+		} {
 			_, span := s.start(t.Context(), trace.SpanKindServer)
-			span.SetAttributes(propagation.RemainingStartKey.Float64(value), propagation.LimitKey.Float64(value))
+			span.SetAttributes(
+				attribute.KeyValue{Key: propagation.RemainingStartKey, Value: value},
+				attribute.KeyValue{Key: propagation.LimitKey, Value: value},
+				propagation.HopKey.Float64(3))
 			headers, client := s.call(trace.ContextWithSpan(context.Background(), span))
 			expect(t, "client", client, attrs{})
 			expectHeader(t, headers, "")
@@ -932,6 +982,66 @@ func TestEndStamperStampsTheEnd(t *testing.T) {
 		}
 		if err := provider.Shutdown(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestEndStamperLeavesWhatIsNotItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, set := range map[string]attribute.KeyValue{
+			"text for a figure": propagation.RemainingStartKey.String("0.3"),
+			"no time":           propagation.RemainingStartKey.Float64(math.Inf(1)),
+			"stamped already":   propagation.RemainingEndKey.Float64(7),
+		} {
+			var got attrs
+			count := 0
+			provider := sdktrace.NewTracerProvider(
+				sdktrace.WithSpanProcessor(propagation.NewSpanProcessor()),
+				sdktrace.WithSpanProcessor(propagation.NewEndStamper(propagation.NewEndStamper(endFunc(func(s sdktrace.ReadOnlySpan) {
+					got, count = stamped(s), len(s.Attributes())
+				})))))
+			_, span := provider.Tracer("test").Start(within(t, t.Context(), ms), name, trace.WithSpanKind(trace.SpanKindServer))
+			span.SetAttributes(set)
+			before := stamped(span)
+			time.Sleep(2 * ms)
+			span.End()
+			expect(t, name, got, before)
+			if count != len(got) {
+				t.Errorf("%s: %d attributes with %d names", name, count, len(got))
+			}
+		}
+	})
+}
+
+// Readers may judge by the figure or by the flag. Figures are rounded to 1 µs.
+func TestFlagsAgreeWithTheFiguresBesideThem(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var got attrs
+		provider := sdktrace.NewTracerProvider(
+			sdktrace.WithSpanProcessor(propagation.NewSpanProcessor(propagation.WithInternalSpans())),
+			sdktrace.WithSpanProcessor(propagation.NewEndStamper(endFunc(func(s sdktrace.ReadOnlySpan) { got = stamped(s) }))))
+		tracer := provider.Tracer("test")
+		for _, kind := range []trace.SpanKind{trace.SpanKindServer, trace.SpanKindClient, trace.SpanKindInternal} {
+			for _, ns := range []time.Duration{-1501, -1000, -501, -500, -499, -1, 0, 1, 499, 500, 501, 1000, 1501} {
+				for _, lasts := range []time.Duration{0, 1, 499, 500, 501, 1000, 1501} {
+					ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(ns))
+					_, span := tracer.Start(ctx, "op", trace.WithSpanKind(kind))
+					time.Sleep(lasts)
+					span.End()
+					cancel()
+					start, end := got["remaining.start"].(float64), got["remaining.end"].(float64)
+					names, _ := got["flags"].([]string)
+					if slices.Contains(names, "exhausted_at_start") != (start <= 0) || slices.Contains(names, "overrun") != (end < 0) ||
+						!slices.IsSorted(names) {
+						t.Errorf("%v, %v left, %v long: start %v, end %v, flags %v", kind, ns, lasts, start, end, names)
+					}
+					for name, value := range got {
+						if figure, ok := value.(float64); ok && figure == 0 && math.Signbit(figure) {
+							t.Errorf("%v, %v left, %v long: %s is -0", kind, ns, lasts, name)
+						}
+					}
+				}
+			}
 		}
 	})
 }

@@ -177,15 +177,15 @@ func (p *propagator) consult(carrier propagation.TextMapCarrier, now instant) (a
 	for i := range p.authorities {
 		a := &p.authorities[i]
 		value, repeated := get(carrier, a.name, a.canonical)
-		left, ok := a.left(value)
-		if repeated || !ok || left > p.maxLimit || left < -p.maxLimit {
+		until, ok := a.until(value, now)
+		if left := int64(until - now); repeated || !ok || left > p.maxLimit || left < -p.maxLimit {
 			continue
 		}
 		into := &authority
 		if a.kind == PerHop {
 			into = &perHop
 		}
-		if until := now + instant(left); into.header == nil || until < into.deadline {
+		if into.header == nil || until < into.deadline {
 			*into = reading{header: a, deadline: until}
 		}
 	}
