@@ -60,6 +60,7 @@ type lineage struct {
 	trace    trace.TraceID // in which it is inherited; zero until an entry span starts
 	origin   origin
 	hop      uint8 // as received; 0 if the chain begins here
+	clocks   bool  // a point in time came with the request: its deadline may be off by the skew
 }
 
 func (l *lineage) known() bool { return l.deadline != none }
@@ -113,7 +114,7 @@ func (r reading) lineage(start instant) lineage {
 		header:   r.header,
 	}
 	if r.header.kind == EpochMillis {
-		l.origin = fromAbsoluteHeader
+		l.origin, l.clocks = fromAbsoluteHeader, true
 	}
 	return l
 }

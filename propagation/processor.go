@@ -114,7 +114,7 @@ func (r *rules) later(until instant, l lineage, start instant, factor float64) f
 	switch {
 	case off <= tol:
 		return 0
-	case l.origin == fromAbsoluteHeader && off-tol <= r.maxSkew:
+	case l.clocks && off-tol <= r.maxSkew:
 		return flagSkew
 	}
 	return flagExtended
@@ -160,6 +160,9 @@ func (r *rules) claim(h *holder, st *stamp, sc, parent trace.SpanContext) {
 		}
 		if l.header != nil {
 			l.limit = int64(l.deadline - st.start)
+		}
+		if a := h.authority.header; a != nil && a.kind == EpochMillis {
+			l.clocks = true // Also of an announcement: the context has its deadline from the header.
 		}
 		st.lineage = l
 		st.trace = sc.TraceID()
@@ -217,7 +220,7 @@ func (r *rules) compare(st *stamp) {
 		flags := r.later(st.context, st.lineage, st.start, entryFactor)
 		st.flags |= flags
 		if flags&flagExtended == 0 {
-			st.deadline, st.origin, st.header = st.context, fromContext, nil
+			st.deadline, st.origin, st.header, st.clocks = st.context, fromContext, nil, false
 		}
 	}
 }
