@@ -41,6 +41,7 @@ var directions = map[string][]string{
 	"propagation/attr":                 nil,
 	"propagation":                      {"propagation/attr"},
 	"propagation/autoreg":              {"propagation", "propagation/attr"},
+	"examples/orders":                  {"propagation", "propagation/attr"},
 }
 
 // pure are the packages that only compute: what they return depends on their

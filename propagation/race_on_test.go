@@ -1,0 +1,5 @@
+//go:build race
+
+package propagation_test
+
+const raceDetector = true
