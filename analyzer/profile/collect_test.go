@@ -79,10 +79,10 @@ func TestRepeatsAreToldApart(t *testing.T) {
 		},
 		{
 			name: "attempts that the client reports",
-			below: []work{of(trace.KindClient, "a", "Sent", 0, 300*ms,
-				of(trace.KindClient, "a", "Attempt", 0, 100*ms,
-					serverSpan("b", "Get", 0, 100*ms)), of(trace.KindClient, "a", "Attempt", 110*ms, 210*ms),
-				of(trace.KindClient, "a", "Attempt", 220*ms, 300*ms, serverSpan("b", "Get", 220*ms, 300*ms)))},
+			below: []work{of(trace.KindClient, "a", "Get", 0, 300*ms,
+				of(trace.KindClient, "a", "Get", 0, 100*ms,
+					serverSpan("b", "Get", 0, 100*ms)), of(trace.KindClient, "a", "Get", 110*ms, 210*ms),
+				of(trace.KindClient, "a", "Get", 220*ms, 300*ms, serverSpan("b", "Get", 220*ms, 300*ms)))},
 			want: facts{Duration: 300, Attempt: 100, Count: 3, Self: 300, MaxAttempts: 3, Retried: true, Path: 300},
 		},
 		{
