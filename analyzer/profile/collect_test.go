@@ -349,6 +349,20 @@ func TestStampsOfEntryAndClientAreCollected(t *testing.T) {
 	}
 }
 
+// A limit is measured when the entry span starts, some us after it was set.
+func TestLimitsThatDifferByTheirWayAreOne(t *testing.T) {
+	for _, limits := range [][]int64{{799_986_000, 799_912_000, 800_000_000}, {4_999_800, 4_996_300, 4_998_000}} {
+		p := one(t, Options{}, many(3, func(i int) work {
+			root := serverSpan("a", "GET /", 0, 10*ms)
+			root.stamp = &trace.Stamp{Limit: limits[i]}
+			return root
+		}))
+		if want := promise(limits[2]); p.Limit != want || p.LimitDisagrees {
+			t.Errorf("limits %v: %d, disagree %v; want %d, false", limits, p.Limit, p.LimitDisagrees, want)
+		}
+	}
+}
+
 func TestNetIsTheClientsTimeWithoutTheServers(t *testing.T) {
 	p := one(t, Options{}, many(1, func(int) work {
 		return serverSpan("a", "GET /", 0, 100*ms, of(trace.KindClient, "a", "Get", 10*ms, 60*ms,
