@@ -70,7 +70,7 @@ const (
 // use after that.
 type Authority struct {
 	Wire    Wire
-	Default time.Duration // for a request that announces nothing; 0 refuses it with 400
+	Default time.Duration // for a request that announces nothing; 0 refuses it with 400, over gRPC INVALID_ARGUMENT
 	Max     time.Duration // what a request gets at most; 0 means no limit
 	Reserve time.Duration // kept back from dependencies, for the answer of the service
 	Minimum time.Duration // below it neither the request nor a call is begun
@@ -343,6 +343,8 @@ func (a *Authority) UnaryServer(ctx context.Context, req any, _ *grpc.UnaryServe
 	budget := a.Default
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = time.Until(deadline)
+	} else if a.Default == 0 {
+		return nil, status.Error(codes.InvalidArgument, "no deadline: every call needs one")
 	}
 	if a.Max > 0 {
 		budget = min(budget, a.Max)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -29,14 +31,14 @@ type AvalancheRun struct {
 	Drained time.Duration // from the last request on, until no service had work
 }
 
-// runAvalanche makes one of the two runs.
-func runAvalanche(ctx context.Context, cfg Config, mode Mode) (AvalancheRun, error) {
+// runAvalanche makes one of the two runs with so many requests.
+func runAvalanche(ctx context.Context, cfg Config, mode Mode, requests int) (AvalancheRun, error) {
 	cfg.Mode, cfg.Workers = mode, avalancheWorkers
 	cfg.Fresh, cfg.Max = avalancheFixed, avalancheFixed
 	cfg.Faults = append([]Fault{{
 		Kind: Slow, Service: "risk", Value: 900 * time.Millisecond, Share: avalancheShare,
 	}}, cfg.Faults...)
-	load := Load{Requests: avalancheRequests, Rate: avalancheRate, Budget: avalancheFixed, Seed: cfg.Seed}
+	load := Load{Requests: requests, Rate: avalancheRate, Budget: avalancheFixed, Seed: cfg.Seed}
 	run := AvalancheRun{Name: "fixed 3 s at every hop"}
 	if mode == Propagated {
 		run.Name = "800 ms, propagated"
@@ -58,18 +60,42 @@ func runAvalanche(ctx context.Context, cfg Config, mode Mode) (AvalancheRun, err
 	return run, errors.Join(err, s.close())
 }
 
-// avalanche makes both runs and reports them.
-func avalanche(ctx context.Context, cfg Config, stdout io.Writer) error {
-	for _, mode := range []Mode{Fresh, Propagated} {
-		run, err := runAvalanche(ctx, cfg, mode)
-		if err != nil {
+// avalanche makes both runs and reports them. The spans of each go into a file of
+// its own, by the name of out.
+func avalanche(ctx context.Context, cfg Config, requests int, out string, stdout io.Writer) error {
+	arm := func(mode Mode) func(newClient) error {
+		return func(export newClient) error {
+			cfg.Export = export
+			run, err := runAvalanche(ctx, cfg, mode, requests)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(stdout, "=== %s\n%sdrained   %s after the last request\n\n",
+				run.Name, run.Summary.text(run.Pools), ms(run.Drained))
 			return err
 		}
-		_, err = fmt.Fprintf(stdout, "=== %s\n%sdrained   %s after the last request\n\n",
-			run.Name, run.Summary.text(run.Pools), ms(run.Drained))
+	}
+	for _, mode := range []Mode{Fresh, Propagated} {
+		var err error
+		if out == "" {
+			err = arm(mode)(cfg.Export)
+		} else {
+			err = toFile(armFile(out, mode), arm(mode))
+		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// armFile is the file for the spans of one of the two runs: a-fixed.jsonl or
+// a-propagated.jsonl for a.jsonl.
+func armFile(out string, mode Mode) string {
+	arm := string(mode)
+	if mode == Fresh {
+		arm = "fixed"
+	}
+	ext := filepath.Ext(out)
+	return strings.TrimSuffix(out, ext) + "-" + arm + ext
 }

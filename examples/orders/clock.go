@@ -55,10 +55,17 @@ func (c *Config) caller(name string) (node, position int) {
 	return -1, 0
 }
 
-// move adds d to the deadline in a header, if there is one.
+// move adds d to the deadline in a header. What is no single number it leaves to
+// the authority to judge; numbers of more than 62 bits are too far away for d to
+// matter.
 func move(h http.Header, d time.Duration) {
-	if ms, err := strconv.ParseInt(h.Get(DeadlineHeader), 10, 64); err == nil {
-		h.Set(DeadlineHeader, strconv.FormatInt(ms+d.Milliseconds(), 10))
+	values := h.Values(DeadlineHeader)
+	if len(values) != 1 || d == 0 {
+		return
+	}
+	// Unlike ParseInt, ParseUint takes no sign.
+	if ms, err := strconv.ParseUint(values[0], 10, 62); err == nil {
+		h.Set(DeadlineHeader, strconv.FormatInt(max(int64(ms)+d.Milliseconds(), 0), 10))
 	}
 }
 

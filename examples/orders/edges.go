@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/latencybudget/latencybudget/propagation"
 )
 
 // edge sends an order to another service.
@@ -267,20 +269,30 @@ type queuedStats struct {
 // TagRPC implements [stats.Handler]. It is the first thing that the server does
 // with a call.
 func (q queuedStats) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	start := time.Now()
 	_ = wait(ctx, queueTime(ctx, q.fault))
-	return q.Handler.TagRPC(ctx, info)
+	return q.Handler.TagRPC(context.WithValue(ctx, queuedKey{}, start), info)
 }
 
 // queueHTTP puts a queue before everything else of a service.
 func (s *Service) queueHTTP(fault Fault, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d := fault.Value
+		start, d := time.Now(), fault.Value
 		if budget, err := s.authority.budget(r.Header, s.authority.now()); err == nil && d == 0 {
 			d = budget / 2
 		}
 		if wait(r.Context(), d) == nil {
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), queuedKey{}, start)))
 		}
+	})
+}
+
+// public is the way into the chain from outside. What strangers claim to have
+// observed must not get onto spans.
+func public(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Del(propagation.Header)
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -309,7 +321,7 @@ func losesAnswers(most time.Duration, next http.Handler) http.Handler {
 // startProxy puts a reverse proxy before an HTTP service. It announces its own
 // budget to it, whatever the request says.
 func (s *Service) startProxy(budget time.Duration) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen(s.port)
 	if err != nil {
 		return err
 	}
@@ -328,7 +340,7 @@ func (s *Service) startProxy(budget time.Duration) error {
 		// A caller that has gone gets no answer, and that is not worth a line.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: 10 * time.Second}
+	server := newServer(proxy)
 	s.address = listener.Addr().String()
 	go func() { _ = server.Serve(listener) }() // ends with Shutdown
 	s.stop = append([]func(context.Context) error{stopHTTP(server)}, s.stop...)

@@ -6,11 +6,14 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -34,11 +37,20 @@ func toEndpoint(endpoint string) (newClient, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "grpc") {
 		return nil, fmt.Errorf("endpoint %q: write http://HOST:PORT or grpc://HOST:PORT", endpoint)
 	}
+	// An endpoint may be busy for a moment; one that is not there must not keep the
+	// command from ending.
+	retry := otlptracegrpc.RetryConfig{
+		Enabled: true, InitialInterval: 200 * time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: 3 * time.Second,
+	}
 	return func() otlptrace.Client {
 		if u.Scheme == "grpc" {
-			return otlptracegrpc.NewClient(otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(u.Host))
+			return otlptracegrpc.NewClient(otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(u.Host),
+				otlptracegrpc.WithRetry(retry))
 		}
-		opts := []otlptracehttp.Option{otlptracehttp.WithInsecure(), otlptracehttp.WithEndpoint(u.Host)}
+		opts := []otlptracehttp.Option{
+			otlptracehttp.WithInsecure(), otlptracehttp.WithEndpoint(u.Host),
+			otlptracehttp.WithRetry(otlptracehttp.RetryConfig(retry)),
+		}
 		if strings.Trim(u.Path, "/") != "" {
 			opts = append(opts, otlptracehttp.WithURLPath(u.Path))
 		}
@@ -102,23 +114,73 @@ func asHex(id []byte) []byte {
 	return b
 }
 
+// toFile calls do with where spans go, which is the file of this name.
+func toFile(name string, do func(newClient) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(toWriter(file)), file.Close())
+}
+
+// exports notes what became of the exports of a system.
+type exports struct {
+	mu    sync.Mutex
+	lost  int // spans
+	first error
+}
+
+func (e *exports) fail(spans int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost += spans
+	if e.first == nil {
+		e.first = err
+	}
+}
+
+// err returns one error for all exports.
+func (e *exports) err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.first == nil {
+		return nil
+	}
+	return fmt.Errorf("export failed, %d spans are lost: %w", e.lost, e.first)
+}
+
+// watchedExporter notes exports that fail. The processor would only log them.
+type watchedExporter struct {
+	sdktrace.SpanExporter
+	exports *exports
+}
+
+// ExportSpans implements [sdktrace.SpanExporter].
+func (w watchedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	if err := w.SpanExporter.ExportSpans(ctx, spans); err != nil {
+		w.exports.fail(len(spans), err)
+	}
+	return nil
+}
+
 // newProvider makes the tracer provider of a service, with the two lines that
 // package propagation needs: its span processor, and its end stamper around the
 // exporting one.
-func newProvider(ctx context.Context, service string, c clock, connect newClient) (*sdktrace.TracerProvider, error) {
+func (s *System) newProvider(ctx context.Context, service string, c clock) (*sdktrace.TracerProvider, error) {
 	opts := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", service),
 			attribute.String("host.name", service),
 		)),
-		sdktrace.WithSpanProcessor(propagation.NewSpanProcessor()),
+		sdktrace.WithSpanProcessor(propagation.NewSpanProcessor(propagation.WithTolerance(s.cfg.Tolerance, 0.02))),
 	}
-	if connect != nil {
-		exporter, err := otlptrace.New(ctx, connect())
+	if s.cfg.Export != nil {
+		exporter, err := otlptrace.New(ctx, s.cfg.Export())
 		if err != nil {
 			return nil, fmt.Errorf("export of %s: %w", service, err)
 		}
-		batcher := sdktrace.NewBatchSpanProcessor(c.exporter(exporter), sdktrace.WithMaxQueueSize(1<<16))
+		batcher := sdktrace.NewBatchSpanProcessor(
+			watchedExporter{c.exporter(exporter), &s.exports}, sdktrace.WithMaxQueueSize(1<<16))
 		opts = append(opts, sdktrace.WithSpanProcessor(propagation.NewEndStamper(batcher)))
 	}
 	return sdktrace.NewTracerProvider(opts...), nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -9,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,6 +170,12 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		"-deadline is":         {"-deadline", "soon"},
 		"unknown scenario":     {"-scenario", "flood"},
 		"KIND=SERVICE":         {"-fault", "slow"},
+		"nobody":               {"-fault", "slow=nobody"},
+		"does not speak HTTP":  {"-fault", "proxy=risk"},
+		"a duration over 0":    {"-fault", "slow=risk:fast"},
+		"has no value":         {"-fault", "fail=risk:3"},
+		"leave out the share":  {"-fault", "stall=risk@0.5"},
+		"-port":                {"-port", "65536"},
 		"not both":             {"-out", "x", "-endpoint", "http://127.0.0.1:4318"},
 		"http://HOST:PORT":     {"-endpoint", "localhost:4318"},
 		"-workers":             {"-workers", "0"},
@@ -178,9 +187,6 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 		if code, _, errs := command(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit code %d, %q; want 2 and %q", args, code, errs, want)
 		}
-	}
-	if code, _, errs := command(t, "-fault", "slow=nobody"); code != 1 || !strings.Contains(errs, "nobody") {
-		t.Errorf("unknown service: exit code %d, %q; want 1", code, errs)
 	}
 	if code, _, _ := command(t, "-h"); code != 0 {
 		t.Errorf("-h: exit code %d, want 0", code)
@@ -196,11 +202,98 @@ func TestReasonsAreLogged(t *testing.T) {
 	}
 }
 
-func TestAnInterruptEndsServing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	if code := run(ctx, []string{"-requests", "0"}, io.Discard, io.Discard); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
+// asCommand makes the test binary be the command, so that it can get signals.
+const asCommand = "ORDERS_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// Serving has no end of its own, so a signal is none before its time; a load has.
+func TestASignalEndsTheCommandInOrder(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot send these signals")
+	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		for requests, want := range map[string]int{"0": 0, "100000": 1} {
+			t.Run(sig.String()+" with -requests "+requests, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "spans.jsonl")
+				cmd := exec.CommandContext(t.Context(), os.Args[0], "-requests", requests, "-spread", "0.9", "-out", file)
+				cmd.Env = append(os.Environ(), asCommand+"=1")
+				var errs strings.Builder
+				cmd.Stderr = &errs
+				stdout, err := cmd.StdoutPipe()
+				if err == nil {
+					err = cmd.Start()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				out := bufio.NewReader(stdout)
+				line, err := out.ReadString('\n')
+				fields := strings.Fields(line)
+				if err != nil || len(fields) < 2 {
+					t.Fatalf("%q, %v", line, err)
+				}
+				resp, err := http.Post(strings.TrimSuffix(fields[1], ","), "application/json", strings.NewReader(`{"order": 1}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+				if err := cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				rest, _ := io.ReadAll(out)
+				err = cmd.Wait()
+				if code := cmd.ProcessState.ExitCode(); code != want {
+					t.Errorf("exit code %d, want %d: %v, %s", code, want, err, errs.String())
+				}
+				if want != 0 && (!strings.Contains(errs.String(), "of 100000 requests") || !strings.Contains(string(rest), "answers ")) {
+					t.Errorf("output %serrors %s; want what was found until then", rest, errs.String())
+				}
+				if spans, _ := os.ReadFile(file); !bytes.Contains(spans, []byte(`"gateway"`)) {
+					t.Errorf("the spans are not in the file: %d bytes", len(spans))
+				}
+			})
+		}
+	}
+}
+
+func TestAnExportThatFailsIsAFailure(t *testing.T) {
+	overHTTP := httptest.NewServer(http.NotFoundHandler())
+	defer overHTTP.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	overGRPC := grpc.NewServer() // without the service
+	go func() { _ = overGRPC.Serve(listener) }()
+	defer overGRPC.Stop()
+	closed := httptest.NewServer(nil)
+	closed.Close() // nobody is there
+	tests := map[string][]string{
+		"refused over HTTP": {"-endpoint", overHTTP.URL},
+		"refused over gRPC": {"-endpoint", "grpc://" + listener.Addr().String()},
+		"nobody over HTTP":  {"-endpoint", closed.URL},
+		"nobody over gRPC":  {"-endpoint", "grpc://" + closed.Listener.Addr().String()},
+		"no directory":      {"-out", filepath.Join(t.TempDir(), "missing", "spans.jsonl")},
+	}
+	if _, err := os.Stat("/dev/full"); err == nil {
+		tests["a full disk"] = []string{"-out", "/dev/full"}
+	}
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			code, _, errs := command(t, append(args, "-requests", "2", "-rate", "0")...)
+			if code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "orders: ") {
+				t.Errorf("exit code %d, %q; want 1 and one line", code, errs)
+			}
+			if name != "no directory" && !strings.Contains(errs, "export failed, 30 spans are lost") {
+				t.Errorf("%q; want the 30 spans that are lost", errs)
+			}
+		})
 	}
 }
 
@@ -238,15 +331,40 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
 }
 
-// The commands of the README are run, with few requests.
-func TestTheReadmeHoldsCommandsThatWork(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+func readme(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// The set-up in the README of package propagation is a program that compiles.
+func TestTheSetUpOfPropagationCompiles(t *testing.T) {
+	text, err := os.ReadFile("../../propagation/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(text), "```go\n")
+	program, _, ok := strings.Cut(program, "```")
+	if !ok {
+		t.Fatal("there is no Go in it")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The commands of the README are run, with few requests.
+func TestTheReadmeHoldsCommandsThatWork(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "spans.jsonl")
 	run := 0
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(readme(t)) {
 		line, _, _ = strings.Cut(line, "#")
 		args, ok := strings.CutPrefix(line, "go run ./examples/orders")
 		if !ok || strings.Contains(args, "-scenario") || strings.Contains(args, "-requests") {

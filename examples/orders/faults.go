@@ -74,6 +74,9 @@ func ParseFault(text string) (Fault, error) {
 	}
 	fault.Kind, fault.Share = FaultKind(kind), 1
 	rest, share, ok := strings.Cut(rest, "@")
+	if ok && fault.Kind.everyRequest() {
+		return Fault{}, fmt.Errorf("fault %q: %s is met by every request; leave out the share", text, kind)
+	}
 	if ok {
 		v, err := strconv.ParseFloat(share, 64)
 		if err != nil || !(v > 0 && v <= 1) {
@@ -94,12 +97,33 @@ func ParseFault(text string) (Fault, error) {
 		fault.Attempts = n
 		return fault, nil
 	}
+	if fault.Kind == LostCancel || fault.Kind == Fail || fault.Kind == LostResponse {
+		return Fault{}, fmt.Errorf("fault %q: %s has no value", text, kind)
+	}
 	v, err := time.ParseDuration(value)
 	if err != nil || v <= 0 {
 		return Fault{}, fmt.Errorf("fault %q: the value is a duration over 0, as 900ms", text)
 	}
 	fault.Value = v
 	return fault, nil
+}
+
+// everyRequest tells whether a fault belongs to the service or the way to it, and
+// so cannot hit a share of the requests.
+func (k FaultKind) everyRequest() bool { return k == Queue || k == Stall || k == Proxy }
+
+// checkFaults tells whether the nodes can have these faults.
+func checkFaults(nodes []Node, list []Fault) error {
+	for _, fault := range list {
+		i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == fault.Service })
+		if i < 0 {
+			return fmt.Errorf("fault %s: there is no service %q", fault.Kind, fault.Service)
+		}
+		if (fault.Kind == Proxy || fault.Kind == LostResponse) && nodes[i].Protocol != HTTP {
+			return fmt.Errorf("fault %s: service %q does not speak HTTP", fault.Kind, fault.Service)
+		}
+	}
+	return nil
 }
 
 // faults are the faults of a run.

@@ -29,6 +29,7 @@ func TestParseFault(t *testing.T) {
 	for _, text := range []string{
 		"", "slow", "slow:risk", "slower=risk", "slow=risk:", "slow=risk:0s", "slow=risk:-1s", "slow=risk:900",
 		"slow=risk@0", "slow=risk@1.1", "slow=risk@NaN", "slow=risk@", "retry=risk:0", "retry=risk:6", "retry=risk:2s",
+		"fail=risk:3", "lostcancel=risk:1s", "lostresponse=payment:1s", "queue=risk@0.5", "stall=risk@1", "proxy=auth:1s@0.1",
 	} {
 		if got, err := ParseFault(text); err == nil {
 			t.Errorf("%q: %+v, want an error", text, got)

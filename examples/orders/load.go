@@ -59,7 +59,7 @@ func (l Load) Run(ctx context.Context, s *System) ([]Outcome, error) {
 		for i := range outcomes {
 			due := next
 			if wait(ctx, time.Until(due)) != nil {
-				return outcomes, ctx.Err()
+				return outcomes, interrupted(ctx, i, l.Requests)
 			}
 			running.Go(func() { outcomes[i] = send(ctx, Order(i), due) })
 			next = next.Add(time.Duration(arrivals.ExpFloat64() / l.Rate * float64(time.Second)))
@@ -80,10 +80,14 @@ func (l Load) Run(ctx context.Context, s *System) ([]Outcome, error) {
 		select {
 		case orders <- i:
 		case <-ctx.Done():
-			return outcomes, ctx.Err()
+			return outcomes, interrupted(ctx, i, l.Requests)
 		}
 	}
 	return outcomes, nil
+}
+
+func interrupted(ctx context.Context, sent, all int) error {
+	return fmt.Errorf("interrupted after %d of %d requests: %w", sent, all, ctx.Err())
 }
 
 // sender sends one request that was due at an instant.

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -14,11 +13,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends it at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -28,7 +30,7 @@ func main() {
 const closeTimeout = 10 * time.Second
 
 // run runs the command with its arguments and returns its exit code: 0, 1 if
-// something failed, 2 for wrong arguments.
+// something failed or ctx ended before the load was sent, 2 for wrong arguments.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cfg := Config{Nodes: Orders}
 	var load Load
@@ -47,6 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		cfg.Faults = append(cfg.Faults, fault)
 		return err
 	})
+	flags.IntVar(&cfg.Port, "port", 0, "port of the gateway on the loopback interface; 0 takes a free one")
 	flags.DurationVar(&load.Budget, "budget", 800*time.Millisecond,
 		"what every request announces to have; 0 announces nothing")
 	flags.DurationVar(&cfg.Fresh, "fresh", 3*time.Second,
@@ -58,13 +61,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.Float64Var(&cfg.Spread, "spread", 0.5,
 		"how much shorter than its longest a service's own time may be, 0 to 1")
 	flags.DurationVar(&cfg.Skew, "skew", 0, "how far the clocks of callers and callees are apart")
+	flags.DurationVar(&cfg.Tolerance, "tolerance", 5*time.Millisecond,
+		"how much later than the inherited deadline another may be without a flag")
 	flags.BoolVar(&cfg.Inside, "inside", false, "put the deadline middleware inside the tracing middleware")
 	flags.IntVar(&load.Requests, "requests", 200, "requests to send; 0 serves until interrupted")
 	flags.Float64Var(&load.Rate, "rate", 50,
 		"requests a second; 0 sends as fast as -concurrency clients get answers")
 	flags.IntVar(&load.Concurrency, "concurrency", 8, "clients, with -rate 0")
 	flags.Uint64Var(&cfg.Seed, "seed", 1, "of all that is random: same seed, same requests, same faults")
-	flags.StringVar(&out, "out", "", "file for the spans, as OTLP JSON lines")
+	flags.StringVar(&out, "out", "", "file for the spans, as OTLP JSON lines; avalanche adds -fixed and -propagated to its name")
 	flags.StringVar(&endpoint, "endpoint", "",
 		"OTLP endpoint for the spans: http://HOST:PORT or grpc://HOST:PORT")
 	flags.BoolVar(&verbose, "v", false, "log to stderr why requests run out of time")
@@ -83,6 +88,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if cfg.Mode, err = parseMode(mode); err != nil {
 		return usage("%v", err)
 	}
+	if err = checkFaults(cfg.Nodes, cfg.Faults); err != nil {
+		return usage("%v", err)
+	}
 	switch {
 	case flags.NArg() > 0:
 		return usage("unexpected argument %q", flags.Arg(0))
@@ -96,35 +104,34 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return usage("give -out or -endpoint, not both")
 	case cfg.Workers < 1 || load.Concurrency < 1 || load.Requests < 0 || !(load.Rate >= 0) || !(cfg.Spread >= 0 && cfg.Spread <= 1):
 		return usage("-workers and -concurrency are at least 1, -requests and -rate at least 0, -spread is 0 to 1")
-	case cfg.Fresh <= 0 || cfg.Max <= 0 || load.Budget < 0 || cfg.Reserve < 0 || cfg.Minimum < 0 || cfg.Skew < 0:
+	case cfg.Fresh <= 0 || cfg.Max <= 0 || load.Budget < 0 || cfg.Reserve < 0 || cfg.Minimum < 0 || cfg.Skew < 0 || cfg.Tolerance < 0:
 		return usage("durations cannot be negative, and -fresh and -max must be over 0")
+	case cfg.Port < 0 || cfg.Port > 65535:
+		return usage("-port is 0 to 65535")
 	}
 	cfg.Log = slog.New(slog.DiscardHandler)
 	if verbose {
 		cfg.Log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	closeOut := func() error { return nil }
-	switch {
-	case endpoint != "":
+	if endpoint != "" {
 		if cfg.Export, err = toEndpoint(endpoint); err != nil {
 			return usage("%v", err)
 		}
-	case out != "":
-		file, err := os.Create(out)
-		if err != nil {
-			return usage("%v", err)
-		}
-		buffered := bufio.NewWriter(file)
-		cfg.Export = toWriter(buffered)
-		closeOut = func() error { return errors.Join(buffered.Flush(), file.Close()) }
 	}
-	if scenario == "avalanche" {
-		err = avalanche(ctx, cfg, stdout)
-	} else {
+	switch {
+	case scenario == "avalanche":
+		err = avalanche(ctx, cfg, avalancheRequests, out, stdout)
+	case out != "":
+		err = toFile(out, func(export newClient) error {
+			cfg.Export = export
+			return drive(ctx, cfg, load, stdout)
+		})
+	default:
 		err = drive(ctx, cfg, load, stdout)
 	}
-	if err = errors.Join(err, closeOut()); err != nil {
-		_, _ = fmt.Fprintf(stderr, "orders: %v\n", err)
+	if err != nil {
+		// Joined errors are lines of their own.
+		_, _ = fmt.Fprintf(stderr, "orders: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}
 	return 0

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,7 +112,7 @@ func TestTwoHopsAreStampedAsTheTableSays(t *testing.T) {
 			for mode, want := range map[Mode][]wantStamps{Propagated: propagated, Fresh: fresh} {
 				t.Run(fmt.Sprintf("%s %s inside=%v", protocol, mode, inside), func(t *testing.T) {
 					nodes := chain([]Protocol{protocol, protocol, protocol}, 30*time.Millisecond)
-					s, stop := start(t, Config{Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second})
+					s, stop := start(t, Config{Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second, Tolerance: scheduled})
 					send(t, s, Load{Requests: 7, Budget: 300 * time.Millisecond})
 					spans := stop()
 					for _, w := range want {
@@ -244,7 +249,9 @@ func TestEveryModeRaisesItsFlags(t *testing.T) {
 	for _, mode := range Modes {
 		for _, inside := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s inside=%v", mode, inside), func(t *testing.T) {
-				s, stop := start(t, Config{Nodes: Orders, Mode: mode, Inside: inside, Spread: 0.9, Fresh: 3 * time.Second})
+				s, stop := start(t, Config{
+					Nodes: Orders, Mode: mode, Inside: inside, Spread: 0.9, Fresh: 3 * time.Second, Tolerance: scheduled,
+				})
 				send(t, s, Load{Requests: 30, Budget: time.Second, Concurrency: 10})
 				spans := stop()
 				traces := make(map[string]bool)
@@ -342,36 +349,81 @@ func TestAvalanche(t *testing.T) {
 		t.Skip("takes 15 s")
 	}
 	cfg := Config{Nodes: Orders, Seed: 1, Log: silent}
-	fixed, err := runAvalanche(t.Context(), cfg, Fresh)
+	fixed, err := runAvalanche(t.Context(), cfg, Fresh, avalancheRequests)
 	if err != nil {
 		t.Fatal(err)
 	}
-	propagated, err := runAvalanche(t.Context(), cfg, Propagated)
-	if err != nil {
-		t.Fatal(err)
+	// A machine that is busy elsewhere for a moment spoils a run whose limit is
+	// 80 ms over the budget.
+	for attempt := 1; ; attempt++ {
+		propagated, err := runAvalanche(t.Context(), cfg, Propagated, avalancheRequests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("P99 %v against %v, failures %v, drained %v against %v", fixed.Summary.P99, propagated.Summary.P99,
+			propagated.Summary.FailedP99, fixed.Drained, propagated.Drained)
+		faults := compareAvalanche(fixed, propagated)
+		if len(faults) == 0 {
+			return
+		}
+		if attempt == 3 {
+			t.Fatal(strings.Join(faults, "\n"))
+		}
 	}
-	t.Logf("P99 %v against %v, failures %v, drained %v against %v", fixed.Summary.P99, propagated.Summary.P99,
-		propagated.Summary.FailedP99, fixed.Drained, propagated.Drained)
+}
+
+// compareAvalanche says what is wrong with the two runs.
+func compareAvalanche(fixed, propagated AvalancheRun) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if fixed.Summary.P99 < 3*propagated.Summary.P99 {
-		t.Errorf("P99 %v with fixed timeouts, %v propagated: want at least 3 times", fixed.Summary.P99, propagated.Summary.P99)
+		fault("P99 %v with fixed timeouts, %v propagated: want at least 3 times", fixed.Summary.P99, propagated.Summary.P99)
 	}
 	const limit = avalancheBudget + 80*time.Millisecond
 	if propagated.Summary.FailedP99 > limit {
-		t.Errorf("failures take up to %v, want %v", propagated.Summary.FailedP99, limit)
+		fault("failures take up to %v, want %v", propagated.Summary.FailedP99, limit)
 	}
 	if propagated.Drained > limit || propagated.Drained > fixed.Drained {
-		t.Errorf("the pools are empty after %v, with fixed timeouts after %v; want %v at most",
+		fault("the pools are empty after %v, with fixed timeouts after %v; want %v at most",
 			propagated.Drained, fixed.Drained, limit)
 	}
 	for i, p := range propagated.Pools {
 		f := fixed.Pools[i]
 		if p.Served == 0 || f.Served == 0 {
-			t.Errorf("%s served %d and %d requests", p.Service, f.Served, p.Served)
+			fault("%s served %d and %d requests", p.Service, f.Served, p.Served)
 		}
 		// Own times are a few ms, of which a busy machine adds some.
 		if more := max(5*time.Millisecond, f.OwnP50/4); (p.OwnP50 - f.OwnP50).Abs() > more {
-			t.Errorf("%s: own P50 %v with fixed timeouts, %v propagated: want the same", p.Service, f.OwnP50, p.OwnP50)
+			fault("%s: own P50 %v with fixed timeouts, %v propagated: want the same", p.Service, f.OwnP50, p.OwnP50)
 		}
+	}
+	return faults
+}
+
+func TestEachRunOfTheAvalancheHasItsFileAndItsAnswers(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "spans.jsonl")
+	var report strings.Builder
+	if err := avalanche(t.Context(), Config{Nodes: Orders, Log: silent}, 2, out, &report); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(report.String(), "=== "); n != 2 {
+		t.Errorf("%d runs are reported, want 2:\n%s", n, report.String())
+	}
+	for arm, limit := range map[string]string{"fixed": "2.9", "propagated": "0.7"} { // s, just below 3 and 0.8
+		file := strings.TrimSuffix(out, ".jsonl") + "-" + arm + ".jsonl"
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Both have the same two requests.
+		if n := strings.Count(string(text), `"name":"POST /order","kind":2`); n < 2 {
+			t.Errorf("%s has %d spans of HTTP servers, want those of 2 requests", arm, n)
+		}
+		if !strings.Contains(string(text), `"`+attr.Limit+`","value":{"doubleValue":`+limit) {
+			t.Errorf("%s: no span has a budget of %s... s", arm, limit)
+		}
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file of both: %v", err)
 	}
 }
 
@@ -412,22 +464,28 @@ func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 func TestWrongClocksMakeAbsoluteDeadlinesSuspectAtMost(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inside=%v", inside), func(t *testing.T) {
-			s, stop := start(t, Config{
-				Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside,
-			})
-			send(t, s, Load{Requests: 100, Budget: 800 * time.Millisecond, Concurrency: 4})
-			suspected := 0
-			others := make(map[string]int)
-			for _, s := range stop() {
-				switch {
-				case slices.Equal(s.flags, []string{attr.FlagClockSkewSuspected}):
-					suspected++
-				case len(s.flags) > 0:
-					others[fmt.Sprint(s.service, " ", s.kind, " ", s.flags)]++
+			// The skew leaves little room for what a busy machine adds to it.
+			for attempt := 1; ; attempt++ {
+				s, stop := start(t, Config{
+					Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside,
+				})
+				send(t, s, Load{Requests: 100, Budget: 800 * time.Millisecond, Concurrency: 4})
+				suspected := 0
+				others := make(map[string]int)
+				for _, s := range stop() {
+					switch {
+					case slices.Equal(s.flags, []string{attr.FlagClockSkewSuspected}):
+						suspected++
+					case len(s.flags) > 0:
+						others[fmt.Sprint(s.service, " ", s.kind, " ", s.flags)]++
+					}
 				}
-			}
-			if suspected == 0 || len(others) > 0 {
-				t.Errorf("%d spans are suspected, want some; others are flagged: %v", suspected, others)
+				if suspected > 0 && len(others) == 0 {
+					return
+				}
+				if attempt == 3 {
+					t.Fatalf("%d spans are suspected, want some; others are flagged: %v", suspected, others)
+				}
 			}
 		})
 	}

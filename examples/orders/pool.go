@@ -41,9 +41,15 @@ func newPool(workers int) *pool {
 	return &pool{workers: make(chan struct{}, workers)}
 }
 
+// queuedKey is the key of when a request came into the queue of fault Queue.
+type queuedKey struct{}
+
 // acquire waits for a worker. The caller must call release when it gets one.
 func (p *pool) acquire(ctx context.Context) (release func(), err error) {
-	start := time.Now()
+	start, ok := ctx.Value(queuedKey{}).(time.Time)
+	if !ok {
+		start = time.Now()
+	}
 	p.mu.Lock()
 	p.waiting++
 	p.highest = max(p.highest, p.waiting+len(p.workers))
@@ -82,7 +88,7 @@ type PoolStats struct {
 	Service  string
 	Served   int           // requests that got a worker
 	OwnP50   time.Duration // of their own time
-	QueueP99 time.Duration // of the wait for a worker
+	QueueP99 time.Duration // of the wait for a worker, with that of fault Queue
 	Highest  int           // most requests inside at once
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,6 +95,7 @@ type Config struct {
 	Mode    Mode
 	Wire    Wire
 	Inside  bool          // the authority stands inside the tracing middleware
+	Port    int           // of the entry; 0 takes a free one, as all others do
 	Fresh   time.Duration // timeout of modes that make a new one, and of requests that announce none
 	Max     time.Duration // most that a request gets
 	Reserve time.Duration // of the entry, for its own answer
@@ -103,8 +105,13 @@ type Config struct {
 	Skew    time.Duration // between the clocks of a service and its callers
 	Faults  []Fault
 	Seed    uint64
-	Export  newClient // nil keeps no spans
-	Log     *slog.Logger
+
+	// Tolerance is how much later than the inherited deadline another may be
+	// before a span is flagged, at least; see propagation.WithTolerance.
+	Tolerance time.Duration
+
+	Export newClient // nil keeps no spans
+	Log    *slog.Logger
 }
 
 // System is a running chain of services.
@@ -113,6 +120,7 @@ type System struct {
 	faults   *faults
 	services []*Service // as the nodes
 	clients  []func() error
+	exports  exports
 }
 
 // Service is one running service.
@@ -123,6 +131,7 @@ type Service struct {
 	provider  *sdktrace.TracerProvider
 	clock     clock
 	pool      *pool
+	port      int    // to listen on for its callers; 0: any
 	address   string // for its callers; a proxy's where there is one
 	edges     map[string]edge
 	async     sync.WaitGroup
@@ -134,14 +143,8 @@ type Service struct {
 // Close must be called if it succeeds.
 func Start(ctx context.Context, cfg Config) (*System, error) {
 	s := &System{cfg: cfg, faults: &faults{list: cfg.Faults, seed: cfg.Seed}}
-	for _, fault := range cfg.Faults {
-		i := slices.IndexFunc(cfg.Nodes, func(n Node) bool { return n.Name == fault.Service })
-		if i < 0 {
-			return nil, fmt.Errorf("fault %s: there is no service %q", fault.Kind, fault.Service)
-		}
-		if (fault.Kind == Proxy || fault.Kind == LostResponse) && cfg.Nodes[i].Protocol != HTTP {
-			return nil, fmt.Errorf("fault %s: service %q does not speak HTTP", fault.Kind, fault.Service)
-		}
+	if err := checkFaults(cfg.Nodes, cfg.Faults); err != nil {
+		return nil, err
 	}
 	for i := range cfg.Nodes {
 		if err := s.startService(ctx, i); err != nil {
@@ -181,10 +184,16 @@ func (s *System) Close(ctx context.Context) error {
 			errs = append(errs, client())
 		}
 	}
+	var flushing sync.WaitGroup
 	for _, service := range s.services {
-		errs = append(errs, service.provider.Shutdown(ctx))
+		flushing.Go(func() {
+			if err := service.provider.Shutdown(ctx); err != nil {
+				s.exports.fail(0, err)
+			}
+		})
 	}
-	return errors.Join(errs...)
+	flushing.Wait()
+	return errors.Join(append(errs, s.exports.err())...)
 }
 
 // Stats returns what the pools of the services have seen.
@@ -226,7 +235,7 @@ func (s *System) startService(ctx context.Context, i int) error {
 		node: node, system: s, clock: cfg.clock(node.Name),
 		pool: newPool(cfg.Workers), edges: make(map[string]edge),
 	}
-	provider, err := newProvider(ctx, node.Name, service.clock, cfg.Export)
+	provider, err := s.newProvider(ctx, node.Name, service.clock)
 	if err != nil {
 		return err
 	}
@@ -240,7 +249,11 @@ func (s *System) startService(ctx context.Context, i int) error {
 		Log:     cfg.Log.With("service", node.Name),
 	}
 	if i == 0 {
+		service.port = cfg.Port
 		service.authority.Reserve, service.authority.Minimum = cfg.Reserve, cfg.Minimum
+		if cfg.Wire == Absolute {
+			service.authority.Default = 0 // who does not say when is refused
+		}
 	}
 	if cfg.Mode == Ratio {
 		service.authority.Ratio = make(map[string]float64)
@@ -267,8 +280,26 @@ func (s *Service) propagator() otelpropagation.TextMapPropagator {
 		otelpropagation.TraceContext{}, otelpropagation.Baggage{}, budget)
 }
 
+// listen opens a port of the loopback interface, which nobody outside can reach.
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
+
+// maxHeader bounds the header of a request. net/http and gRPC allow more than a
+// service needs.
+const maxHeader = 32 << 10
+
+func newServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxHeader}
+}
+
 func (s *Service) listenHTTP() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	proxy, proxied := s.system.faults.everywhere(Proxy, s.node.Name)
+	port := s.port
+	if proxied {
+		port = 0 // the proxy has it
+	}
+	listener, err := listen(port)
 	if err != nil {
 		return err
 	}
@@ -288,17 +319,20 @@ func (s *Service) listenHTTP() error {
 		handler = losesAnswers(s.system.cfg.Max, handler)
 	}
 	handler = s.clock.handler(handler)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	if s == s.system.services[0] {
+		handler = public(handler)
+	}
+	server := newServer(handler)
 	go func() { _ = server.Serve(listener) }() // ends with Shutdown
 	s.stop = append(s.stop, stopHTTP(server))
-	if fault, ok := s.system.faults.everywhere(Proxy, s.node.Name); ok {
-		return s.startProxy(fault.Value)
+	if proxied {
+		return s.startProxy(proxy.Value)
 	}
 	return nil
 }
 
 func (s *Service) listenGRPC() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen(s.port)
 	if err != nil {
 		return err
 	}
@@ -308,7 +342,8 @@ func (s *Service) listenGRPC() error {
 	if fault, ok := s.system.faults.everywhere(Queue, s.node.Name); ok {
 		traced = queuedStats{traced, fault}
 	}
-	server := grpc.NewServer(grpc.StatsHandler(traced), grpc.UnaryInterceptor(s.authority.UnaryServer))
+	server := grpc.NewServer(grpc.StatsHandler(traced), grpc.UnaryInterceptor(s.authority.UnaryServer),
+		grpc.MaxHeaderListSize(maxHeader))
 	server.RegisterService(orderService(s.node.Name), s)
 	go func() { _ = server.Serve(listener) }() // ends with GracefulStop
 	s.stop = append(s.stop, func(ctx context.Context) error {
@@ -338,16 +373,36 @@ func stopHTTP(server *http.Server) func(context.Context) error {
 
 // serveHTTP is the endpoint POST /order.
 func (s *Service) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Order Order `json:"order"`
+	w.Header().Set("Content-Type", "application/json")
+	refuse := func(status int, format string, args ...any) {
+		w.WriteHeader(status)
+		_, _ = w.Write(errorBody(fmt.Errorf(format, args...)))
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<10)).Decode(&body); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
+	if r.URL.Path != "/order" {
+		refuse(http.StatusNotFound, "there is nothing here: POST to /order")
 		return
 	}
-	answer, err := s.serve(r.Context(), body.Order)
-	w.Header().Set("Content-Type", "application/json")
-	if _, ok := s.fault(LostResponse, body.Order); ok {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		refuse(http.StatusMethodNotAllowed, "this wants a POST")
+		return
+	}
+	var body struct {
+		Order *Order `json:"order"`
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
+	if err == nil {
+		err = json.Unmarshal(text, &body)
+	}
+	if err == nil && body.Order == nil {
+		err = errors.New("there is no order in it")
+	}
+	if err != nil {
+		refuse(http.StatusBadRequest, `the body is no order, as {"order": 1}: %w`, err)
+		return
+	}
+	answer, err := s.serve(r.Context(), *body.Order)
+	if _, ok := s.fault(LostResponse, *body.Order); ok {
 		w.Header().Set(lostHeader, "1")
 	}
 	if err != nil {
@@ -373,7 +428,7 @@ func (s *Service) serve(ctx context.Context, order Order) (Answer, error) {
 	if err := s.work(ctx, order); err != nil {
 		return Answer{}, err
 	}
-	var answer Answer
+	answer := Answer{Degraded: []string{}} // which is not null in JSON
 	for _, step := range s.node.Steps {
 		degraded, err := s.run(ctx, step, order)
 		if err != nil {
