@@ -22,7 +22,7 @@ var deadlineDropped = Rule{
 			if exit != nil && exit.Stamp != nil && exit.Stamp.HasRemaining {
 				dropped := !exit.Stamp.HasDeadline
 				if dropped && !lost {
-					report(Finding{Call: i, Span: c.Span, Amount: exit.Stamp.Remaining, By: exit.Desc.Service})
+					report(Finding{Call: i, Span: c.Span, Amount: max(exit.Stamp.Remaining, 0), By: exit.Desc.Service})
 				}
 				lost = dropped
 			}

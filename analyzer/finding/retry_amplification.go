@@ -10,7 +10,7 @@ var retryAmplification = Rule{
 	Tolerance: "Three attempts of one call are usual and no finding.",
 	Mistakes: "A loop over items that fails often looks like retries. Attempts that run beside each other, as hedges and " +
 		"fan-outs do, do not count.",
-	text: "up to %s attempts for one call, all layers together",
+	text: "up to %s attempts for one call, the layers multiplied",
 	check: func(r *Request, report func(Finding)) {
 		number, of := r.attempts()
 		if of == nil {
