@@ -74,6 +74,7 @@ type analysis struct {
 	leftOut  map[trace.NoteKind]int
 	asked    []func(*trace.Desc) bool // one for each of Config.Endpoints
 	inferred map[profile.Endpoint]*inferred
+	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
 	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
 }
@@ -107,6 +108,7 @@ func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
 			}
 			spans += len(batch.Spans)
 			a.notes.Merge(batch.Notes)
+			a.restarts.Collect(batch.Spans)
 			a.builder.Add(batch.Spans)
 		}
 		flush()
@@ -187,6 +189,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
 		a.evidence.AddTrace(t)
+		a.restarts.Cover(t)
 		for _, e := range entries {
 			if !a.evidence.Add(t, e) {
 				continue
@@ -267,7 +270,9 @@ func (a *analysis) collect(ctx context.Context) error {
 			tally = new(finding.Tally)
 			a.found[r.Endpoint] = tally
 		}
-		tally.Add(finding.NewRequest(r.Tree, r.Async, finding.Defaults), r.Hop)
+		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
+		request.Restarts = &a.restarts
+		tally.Add(request, r.Hop)
 	}
 	analysed := 0
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {

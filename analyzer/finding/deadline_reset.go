@@ -19,10 +19,16 @@ var deadlineReset = Rule{
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			for _, half := range [...]int32{c.Span, c.Callee} {
-				if grew := r.grew(c, half); grew > 0 {
-					report(Finding{Call: i, Span: half, Amount: grew, By: r.span(half).Desc.Service})
-					return
+				grew := r.grew(c, half)
+				if grew <= 0 {
+					continue
 				}
+				by := r.span(half).Desc.Service
+				if r.span(half).Kind == trace.KindServer { // where it arrived: who wrote it does not show
+					by += ", or the call to it"
+				}
+				report(Finding{Call: i, Span: half, Amount: grew, By: by})
+				return
 			}
 		})
 	},

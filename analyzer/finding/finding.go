@@ -90,7 +90,8 @@ func Named(name string) *Rule {
 
 var rules = []*Rule{
 	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &exhaustedAtStart, &retryOverspend,
-	&budgetUtilization, &deadlineExceeded, &outcomeUnknown, &queueWait, &retryAmplification, &workAfterDeadline,
+	&budgetUtilization, &deadlineExceeded, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
+	&workAfterDeadline,
 }
 
 // Check reports what the rule finds in a request, each call at most once.
@@ -159,6 +160,9 @@ var Defaults = Settings{
 // Request is the call tree of one request, as the rules look at it.
 type Request struct {
 	Settings
+	// Restarts, unless nil, knows the calls that began traces of their own.
+	Restarts *Restarts
+
 	tree     *trace.Tree
 	detached []bool             // by call: nobody waits for it
 	makers   []int32            // by span: see maker; made when needed

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +73,53 @@ func TestTheFileOfEveryModeIsReadByTheAnalyzer(t *testing.T) {
 			}
 			if budget := time.Duration(e.Budget); e.BudgetSource != "observed" || budget > 2*time.Second || budget < 1900*time.Millisecond {
 				t.Errorf("budget %v (%s), want the 2 s that the spans carry", budget, e.BudgetSource)
+			}
+		})
+	}
+}
+
+// Every mode has its own mistake, and the rules find that one and no other.
+func TestTheRulesFindTheMistakeOfEveryMode(t *testing.T) {
+	for mode, want := range map[Mode]struct {
+		rules []string
+		text  string // in one of the findings
+	}{
+		Propagated: {},
+		Ratio:      {},
+		Ctx3s:      {},
+		Fresh:      {[]string{"deadline-reset"}, "set by gateway"},
+		// The HTTP services give themselves 3 s where no deadline arrives.
+		Dropped: {[]string{"deadline-dropped", "deadline-reset"}, "by gateway"},
+		// Only HTTP has the header that always says 3 s.
+		Header:     {[]string{"deadline-reset"}, "set by auth, or the call to it"},
+		Background: {[]string{"trace-restarted"}, "began traces of their own"},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "spans.jsonl")
+			code, out, errs := command(t, "-mode", string(mode), "-requests", "20", "-rate", "0", "-budget", "2s", "-out", file)
+			if code != 0 {
+				t.Fatalf("exit code %d, output %s%s", code, out, errs)
+			}
+			spans, err := source.Open([]string{file}, nil, source.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := analyzer.Analyze(t.Context(), analyzer.Config{}, spans)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, texts []string
+			for _, e := range report.Endpoints {
+				for _, f := range e.Findings {
+					got, texts = append(got, f.Rule), append(texts, f.Text)
+				}
+			}
+			slices.Sort(got)
+			if got = slices.Compact(got); !slices.Equal(got, want.rules) {
+				t.Errorf("found %q, want %q", got, want.rules)
+			}
+			if all := strings.Join(texts, "\n"); !strings.Contains(all, want.text) {
+				t.Errorf("no finding says %q:\n%s", want.text, all)
 			}
 		})
 	}
