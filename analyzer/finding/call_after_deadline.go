@@ -10,7 +10,8 @@ var callAfterDeadline = Rule{
 	Summary: "A service sent another call when its deadline had passed or its own caller had given up.",
 	Formula: "The call starts later after the start of the span that made it than that span had left, " +
 		"or than the caller of that span waited before it timed out or cancelled.",
-	Tolerance: "5 ms. Both times are on the clock of the service that made the call.",
+	Tolerance: "A microsecond after the deadline, 5 ms after a caller gave up. All times are on the clock of the service " +
+		"that made the call, or durations.",
 	Mistakes: "Clean-up after a failure, such as releasing a lock, is right to be late. A service that never learns of the " +
 		"cancellation is flagged too: that is the point.",
 	text: "called up to %s after the deadline", by: ", by ",
@@ -26,16 +27,18 @@ var callAfterDeadline = Rule{
 			}
 			passed := exit.Start - server.Start
 			late := int64(0)
-			if ns, known := left(server); known {
+			if ns, known := left(server); known && passed-ns > microsecond {
 				late = passed - ns
 			}
 			// Attempts have servers of their own: which of them waited is not clear.
 			owner := &r.tree.Calls[c.Parent]
 			if client := r.exit(owner); client != nil && owner.Span != owner.Callee && owner.Attempts == 1 &&
 				gaveUp(client) && !r.overtaken(c.Parent) {
-				late = max(late, passed-client.Duration)
+				if after := passed - client.Duration; after > r.Grace {
+					late = max(late, after)
+				}
 			}
-			if late > r.Grace {
+			if late > 0 {
 				report(Finding{Call: i, Span: c.Span, Amount: late, By: exit.Desc.Service})
 			}
 		})

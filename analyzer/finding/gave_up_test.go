@@ -69,12 +69,15 @@ func TestWorkAfterDeadline(t *testing.T) {
 func TestCallAfterDeadline(t *testing.T) {
 	own := abandoned()
 	own[1].outcome, own[2].stamp = ok, budget(50)
+	moment := abandoned()
+	moment[1].outcome, moment[2].stamp = ok, budget(113)
 	soon := abandoned()
 	soon[4].start = 116 // 5 ms later than the caller waited
 	check(t, "call-after-deadline", []example{
 		{"when the caller had given up", abandoned(), []string{"a>c 14ms a"}},
 		{"whatever the clocks", skewed(), []string{"a>c 14ms a"}},
-		{"within 5 ms", soon, nil},
+		{"within 5 ms of that", soon, nil},
+		{"a moment after its own deadline", moment, []string{"a>c 1ms a"}},
 		{"after the deadline of the span that made it", own, []string{"a>c 64ms a"}},
 		{"below the loser of a hedge", hedged(), nil},
 	})

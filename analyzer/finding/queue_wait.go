@@ -10,30 +10,32 @@ var queueWait = Rule{
 	Summary: "A call spent much of the budget between being sent and the start of work: name resolution, a connection " +
 		"pool, the network, or a queue before the callee.",
 	Formula: "wait / remaining.start of the CLIENT span > 0.2. On one host, wait is the start of the SERVER span less that " +
-		"of the CLIENT span; else what was announced less the deadline that arrived, and at most the CLIENT's " +
-		"duration less the SERVER's.",
+		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
+		"arrived is shorter than what was announced, that part had passed before the request was written.",
 	Tolerance: "5 ms, and the threshold is a setting.",
-	Mistakes: "A callee that gives itself less than it was sent looks like a wait, as far as its call took time on the way. " +
-		"Without budget attributes, or between hosts without an announcement, nothing is found.",
-	text: "waited up to %s between being sent and the start of work",
+	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
+		"A caller that gave up is not judged. Without budget attributes nothing is found.",
+	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			exit, entry := r.exit(c), r.entry(c)
 			ns, known := left(exit)
-			if entry == nil || !known || ns <= 0 || c.Attempts > 1 {
+			if entry == nil || !known || ns <= 0 || c.Attempts > 1 || gaveUp(exit) {
 				return
 			}
-			net := exit.Duration - entry.Duration
-			wait := int64(0)
-			switch st := entry.Stamp; {
-			case exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host:
-				wait = min(net, entry.Start-exit.Start)
-			case st != nil && st.HasAnnounced && !st.Stale && !st.Absolute && st.HasDeadline:
-				wait = min(net, st.Announced-st.DeadlineRemaining)
+			wait := exit.Duration - entry.Duration
+			if exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host {
+				wait = min(wait, entry.Start-exit.Start)
 			}
-			if wait > r.Grace && float64(wait) > r.QueueShare*float64(ns) {
-				report(Finding{Call: i, Span: c.Span, Amount: wait})
+			if wait <= r.Grace || float64(wait) <= r.QueueShare*float64(ns) {
+				return
 			}
+			by := ""
+			if st := entry.Stamp; st != nil && st.HasAnnounced && !st.Stale && !st.Absolute && st.HasDeadline &&
+				st.Announced-st.DeadlineRemaining > wait/2 {
+				by = "before the request was written"
+			}
+			report(Finding{Call: i, Span: c.Span, Amount: wait, By: by})
 		})
 	},
 }

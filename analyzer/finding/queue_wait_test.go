@@ -20,17 +20,20 @@ func TestQueueWait(t *testing.T) {
 			{name: ">a", under: "edge>a", start: start, end: 55, stamp: s, host: host},
 		}
 	}
-	stale := call(100, 99, 70, 30, "h2")
+	const before = " before the request was written"
+	stale, lost := call(100, 99, 70, 30, "h2"), call(100, 99, 70, 30, "h2")
 	stale[2].stamp.Stale = true
+	lost[1].outcome = timedOut
 	check(t, "queue-wait", []example{
-		{"between hosts, by what was announced and what arrived", call(100, 99, 70, 30, "h2"), []string{"edge>a 29ms"}},
+		{"between hosts, by durations", call(100, 0, 70, 30, "h2"), []string{"edge>a 35ms"}},
 		{"on one host, by the clock", call(100, 0, 70, 30, "h1"), []string{"edge>a 30ms"}},
+		{"most of it before the request was written", call(100, 99, 80, 30, "h2"), []string{"edge>a 35ms" + before}},
+		{"less than half of it", call(100, 99, 82, 30, "h2"), []string{"edge>a 35ms"}},
+		{"an announcement of another span says nothing", stale, []string{"edge>a 35ms"}},
 		{"20 % is not too much", call(150, 149, 120, 25, "h2"), nil},
-		{"a callee that shaves its deadline did not wait", call(100, 99, 60, 1, "h2"), nil},
-		{"a clock that is behind cannot make a wait longer than the call", call(100, 0, 70, 54, "h1"), []string{"edge>a 54ms"}},
-		{"an announcement of another span", stale, nil},
-		{"nothing known between hosts", call(100, 0, 70, 30, "h2"), nil},
-		{"a few ms of a tiny budget", call(20, 19, 14.5, 5, "h2"), nil},
+		{"a callee that shaves its deadline did not wait", call(100, 99, 20, 1, "h2"), nil},
+		{"an answer that never came is no wait", lost, nil},
+		{"a few ms of a tiny budget", call(20, 19, 14.5, 0, "h1"), nil},
 	})
 	plain := call(100, 0, 70, 30, "h1")
 	for i := range plain {
