@@ -65,6 +65,10 @@ type Rule struct {
 	// by goes before Finding.By in that sentence.
 	by    string
 	check func(r *Request, report func(Finding))
+	// settle, where it is not nil, tells from the amounts of many calls whether
+	// there is anything to find at all, and what the amount is then: a single
+	// request proves nothing.
+	settle func(amounts []int64) (amount int64, found bool)
 }
 
 // Finding is one call that a rule has something to say about.
@@ -90,12 +94,17 @@ func Named(name string) *Rule {
 
 var rules = []*Rule{
 	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &exhaustedAtStart, &retryOverspend,
-	&budgetUtilization, &deadlineExceeded, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
+	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
 	&workAfterDeadline,
 }
 
-// Check reports what the rule finds in a request, each call at most once.
-func (rule *Rule) Check(r *Request, report func(Finding)) { rule.check(r, report) }
+// Check reports what the rule finds in a request, each call at most once. A
+// rule that needs many requests finds nothing in one: see [Tally].
+func (rule *Rule) Check(r *Request, report func(Finding)) {
+	if rule.settle == nil {
+		rule.check(r, report)
+	}
+}
 
 // Text says for people what was found: the rule's sentence, with the largest
 // amount and who did it.

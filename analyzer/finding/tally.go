@@ -32,7 +32,8 @@ type Tally struct {
 
 type tallied struct {
 	Count
-	last int // number of the last request that was counted
+	last    int     // number of the last request that was counted
+	amounts []int64 // all of them, for rules that settle
 }
 
 // Add checks one request by all rules. hop numbers the hop of a call.
@@ -44,6 +45,9 @@ func (t *Tally) Add(r *Request, hop func(call int32) int32) {
 			c := t.at(Place{rule, hop(f.Call), f.By})
 			c.Findings++
 			c.Most = max(c.Most, f.Amount)
+			if rule.settle != nil {
+				c.amounts = append(c.amounts, f.Amount)
+			}
 			if c.last != t.number {
 				c.Requests++
 				c.last = t.number
@@ -78,6 +82,7 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 		mine.Findings += c.Findings
 		mine.Requests += c.Requests
 		mine.Most = max(mine.Most, c.Most)
+		mine.amounts = append(mine.amounts, c.amounts...)
 		if mine.Example == "" || c.Example < mine.Example {
 			mine.Example = c.Example
 		}
@@ -89,7 +94,13 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 func (t *Tally) List() []Count {
 	out := make([]Count, 0, len(t.counts))
 	for _, c := range t.counts {
-		out = append(out, c.Count)
+		count, found := c.Count, true
+		if settle := c.Rule.settle; settle != nil {
+			count.Most, found = settle(c.amounts)
+		}
+		if found {
+			out = append(out, count)
+		}
 	}
 	slices.SortFunc(out, func(a, b Count) int {
 		return cmp.Or(cmp.Compare(b.Rule.Severity, a.Rule.Severity), cmp.Compare(b.Requests, a.Requests),
