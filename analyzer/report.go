@@ -134,7 +134,7 @@ type Endpoint struct {
 // same rule speaks more than once of a hop where different services did it.
 type Finding struct {
 	Rule     string  `json:"rule"`
-	Severity string  `json:"severity"` // error | warning
+	Severity string  `json:"severity"` // error | warning | info
 	Hop      string  `json:"hop"`      // hop id
 	Count    int     `json:"count"`    // calls
 	Ratio    float64 `json:"ratio"`    // share of the endpoint's requests, each counted once whatever its weight

@@ -24,7 +24,7 @@ const intro = `<!-- Made from the rules in analyzer/finding by "make generate"; 
 
 ` + "`budgetctl analyze`" + ` checks every request that it shows in detail by the rules below, and lists what they found at
 each hop: the worst first, with the number of calls, the share of requests and one example. ` + "`--fail-on`" + ` takes names of
-rules, ` + "`warning`" + ` or ` + "`error`" + ` (a warning is everything), and makes the exit code 3 where one of them was found.
+rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where one of them was found.
 
 Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them. They judge
 by the figures, not by the flags that services stamped. The others work on any trace.

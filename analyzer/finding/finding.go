@@ -25,16 +25,20 @@ type Severity uint8
 
 // The severities.
 const (
-	Warning Severity = iota + 1 // costs time or certainty
-	Error                       // breaks the deadline of the request
+	Info    Severity = iota // explains another finding
+	Warning                 // costs time or certainty
+	Error                   // breaks the deadline of the request
 )
 
 // String returns the name that reports and flags use.
 func (s Severity) String() string {
-	if s == Error {
+	switch s {
+	case Error:
 		return "error"
+	case Warning:
+		return "warning"
 	}
-	return "warning"
+	return "info"
 }
 
 // Unit is what a rule measures in.
@@ -96,6 +100,7 @@ var rules = []*Rule{
 	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &exhaustedAtStart, &retryOverspend,
 	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
 	&workAfterDeadline,
+	&tightestDeadline,
 }
 
 // Check reports what the rule finds in a request, each call at most once. A

@@ -133,7 +133,7 @@ func TestRulesAreWholeAndInOrder(t *testing.T) {
 	flags := make(map[string]bool)
 	rules := finding.Rules()
 	for i, r := range rules {
-		if !name.MatchString(r.Name) || r.Name == "error" || r.Name == "warning" {
+		if !name.MatchString(r.Name) || r.Name == "info" || r.Name == "error" || r.Name == "warning" {
 			t.Errorf("%q is no name of a rule", r.Name)
 		}
 		if finding.Named(r.Name) != r {
@@ -292,7 +292,7 @@ func TestTheRulesOfAnEntryThatIsTheOnlySpan(t *testing.T) {
 	}
 	want := []string{
 		"deadline-reset: >edge 201ms edge, or the call to it", "exhausted-at-start: >edge 1ms",
-		"deadline-exceeded: >edge 100ms", "work-after-deadline: >edge 100ms",
+		"deadline-exceeded: >edge 100ms", "work-after-deadline: >edge 100ms", "tightest-deadline: >edge 0ms edge",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -93,7 +93,7 @@ func newAnalyze() *cobra.Command {
 	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
 		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
-		"exit with 3 on findings of these rules, or of this severity and above: warning, error (comma-separated, repeatable)")
+		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -263,7 +263,8 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 	for i := range rep.Endpoints {
 		for _, found := range rep.Endpoints[i].Findings {
 			if slices.ContainsFunc(f.failOn, func(name string) bool {
-				return name == found.Rule || name == found.Severity || name == finding.Warning.String()
+				return name == found.Rule || name == found.Severity ||
+					name == finding.Warning.String() && found.Severity == finding.Error.String()
 			}) {
 				return true
 			}
