@@ -137,7 +137,7 @@ func (rule *Rule) Text(most int64, by string) string {
 func milliseconds(ns int64) string {
 	ms := float64(ns) / 1e6
 	switch {
-	case ms >= 100 || ms <= -100:
+	case ms >= 99.95 || ms <= -99.95:
 		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
 	case ms >= 1 || ms <= -1:
 		return strconv.FormatFloat(ms, 'f', 1, 64) + " ms"

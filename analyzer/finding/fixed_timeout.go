@@ -12,7 +12,7 @@ var fixedTimeout = Rule{
 		"look at what is left of the request's budget.",
 	Formula: "Of at least 5 timed-out CLIENT spans of a hop, 90 % took the same time. The amount is the shortest of those, " +
 		"which is the timeout that was set.",
-	Tolerance: "The same time is the larger of 2 ms and 1 %. Calls that had no more left than they took are not counted: " +
+	Tolerance: "The same time is the larger of 2 ms and 1 %. Calls whose caller had no more left than they took are not counted: " +
 		"there the deadline of the request came first.",
 	Mistakes: "Where every request begins this call at the same moment, what is left is the same each time, and spans without " +
 		"budget attributes cannot tell the two apart. Needs many requests: a single one shows nothing.",
@@ -23,7 +23,8 @@ var fixedTimeout = Rule{
 			if s == nil || s.Outcome != trace.OutcomeTimedOut {
 				return
 			}
-			if ns, known := left(s); known && s.Duration >= ns-r.tolerance(ns, s.Stamp.Absolute) {
+			above, gap := r.above(c, c.Span)
+			if ns, known := left(above); known && s.Duration >= ns-gap-r.tolerance(ns-gap, above.Stamp.Absolute) {
 				return
 			}
 			report(Finding{Call: i, Span: c.Span, Amount: s.Duration})

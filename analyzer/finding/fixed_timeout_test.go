@@ -26,7 +26,7 @@ func TestFixedTimeout(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		took    []float64 // of each request's call
-		left    float64   // 0: not known
+		left    float64   // of the caller's budget at the call; 0: not known
 		outcome trace.Outcome
 		want    float64 // 0: nothing
 	}{
@@ -50,7 +50,8 @@ func TestFixedTimeout(t *testing.T) {
 					{name: "edge>a", under: ">edge", start: 10 * float64(i), end: 10*float64(i) + c.took[i], outcome: c.outcome},
 				}
 				if c.left > 0 {
-					spans[1].stamp = budget(c.left)
+					spans[0].stamp = budget(c.left + 10*float64(i))
+					spans[1].stamp = budget(min(c.left, c.took[i]))
 				}
 				tr, _ := tree(t, spans)
 				r := finding.NewRequest(tr, nil, finding.Defaults)

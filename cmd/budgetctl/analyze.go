@@ -48,6 +48,7 @@ names was found.`
 const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
+  budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
 
