@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,12 +189,13 @@ func (a *analysis) survey(ctx context.Context) error {
 	a.inferred = make(map[profile.Endpoint]*inferred)
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
-		a.evidence.AddTrace(t)
 		a.restarts.Cover(t)
+		usable := false
 		for _, e := range entries {
 			if !a.evidence.Add(t, e) {
 				continue
 			}
+			usable = true
 			key := profile.Endpoint{Service: t.Spans[e].Desc.Service, Operation: t.Spans[e].Desc.Operation}
 			n := a.inferred[key]
 			if n == nil {
@@ -202,6 +204,9 @@ func (a *analysis) survey(ctx context.Context) error {
 			}
 			n.spans += len(t.Spans)
 			n.without += t.InferredKinds
+		}
+		if usable { // what is left out must not decide how the others count
+			a.evidence.AddTrace(t)
 		}
 		if len(entries) == 0 && len(t.Spans) > 0 && len(names) < 1000 {
 			for i := range t.Spans {
@@ -339,6 +344,9 @@ func (a *analysis) sampling() Sampling {
 	switch {
 	case out.Weighted:
 		out.Note = "Traces count by their sampling threshold (ot=th)."
+		if without := s.Traces - s.Weighted; without > 0 {
+			out.Note += fmt.Sprintf(" %d of %d have none and are left out; --unweighted takes all alike.", without, s.Traces)
+		}
 	case a.config.Unweighted && s.Weighted > 0:
 		out.Note = "Sampling thresholds (ot=th) were ignored: every trace counts once."
 	default:
@@ -360,8 +368,11 @@ func (a *analysis) sampling() Sampling {
 func (a *analysis) allSlowOrFailed() bool {
 	for i, p := range a.profiles {
 		root := &p.Hops[0]
-		over := root.Duration.FractionAbove(a.report.Endpoints[i].Budget) * float64(root.Duration.N())
-		if over+float64(root.Failed) < float64(p.Requests) || a.report.Endpoints[i].BudgetSource == sourceSuggested && root.Failed < p.Requests {
+		slow := root.Duration.CensoredRatio() // cut by a timeout: neither done nor in time
+		if a.report.Endpoints[i].BudgetSource != sourceSuggested {
+			slow = max(slow, root.Duration.FractionAbove(a.report.Endpoints[i].Budget))
+		}
+		if math.Round(slow*float64(root.Duration.N()))+float64(root.Failed) < float64(p.Requests) {
 			return false
 		}
 	}

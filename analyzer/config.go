@@ -50,9 +50,9 @@ type Config struct {
 	Unweighted    bool // ignore `ot=th` sampling thresholds
 }
 
-// maxBudget is the largest promise: a month, as for spans. Up to it the solver
-// is exact to the ns.
-const maxBudget = 31 * 24 * time.Hour
+// maxBudget is the largest promise: a day, as for spans. Up to it the solver is
+// exact to the ns.
+const maxBudget = 24 * time.Hour
 
 // EndpointBudget is the promise of the endpoints that match.
 type EndpointBudget struct {

@@ -32,7 +32,7 @@ var noteTexts = map[trace.NoteKind]string{
 	trace.NoteDuplicate:     "%d duplicate span%s",
 	trace.NoteConflict:      "%d span%s with the id of a longer one",
 	trace.NoteNegative:      "%d span%s ending before the start",
-	trace.NoteTooLong:       "%d span%s longer than a month",
+	trace.NoteTooLong:       "%d span%s longer than a day",
 	trace.NoteSelfParent:    "%d span%s with itself as parent",
 	trace.NoteCycle:         "%d circle%s of parents, broken",
 	trace.NoteMissingParent: "%d span%s whose parent is not in the export",

@@ -96,7 +96,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	}
 	problem := budget.NewProblem(p, options)
 	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
-	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible
+	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible && e.solution.MinBudget <= float64(maxBudget) && e.Failed < e.Traces
 	if raised { // a suggestion that no plan obeys would be none
 		e.Budget = nanos(e.solution.MinBudget)
 		e.DeadlineMissRatio = p.Every.FractionAbove(e.Budget)
@@ -122,8 +122,7 @@ func (e *endpoint) options(floors, caps map[int]Amount) budget.Options {
 	o := budget.Options{
 		Percentile: e.config.level(), Quantum: e.Quantum,
 		Reserve: int64(e.config.Reserve.Time), Fraction: e.config.Reserve.Share,
-		TrustSelf: e.BudgetSource == sourceSuggested,
-		Floors:    make(map[int]int64), Caps: make(map[int]int64), CapRatios: make(map[int]float64),
+		Floors: make(map[int]int64), Caps: make(map[int]int64), CapRatios: make(map[int]float64),
 	}
 	for h, f := range floors {
 		o.Floors[h] = int64(f.of(e.Budget))
@@ -153,6 +152,9 @@ func (e *endpoint) budget() (low bool) {
 	case e.p.Limit > 0:
 		e.Budget, e.BudgetSource = e.p.Limit, sourceObserved
 	default:
+		if root.N() == 0 { // all requests failed
+			root = e.p.Every
+		}
 		e.Budget, low = budget.Suggest(root, e.doubt())
 		e.BudgetSource = sourceSuggested
 	}
@@ -164,6 +166,9 @@ func (e *endpoint) budget() (low bool) {
 func (e *endpoint) plan(problem *budget.Problem) {
 	s := &e.solution
 	e.Feasible, e.MinBudget = s.Feasible, nanos(s.MinBudget)
+	if e.Feasible { // rounded up to the quantum it may be a step over what holds
+		e.MinBudget = min(e.MinBudget, e.Budget)
+	}
 	for _, h := range s.Binding {
 		e.BindingChain = append(e.BindingChain, e.Hops[h].ID)
 	}

@@ -12,6 +12,9 @@ import (
 // warn lists what the reader of the table should know, the gravest first.
 func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
+	if slices.Contains(e.Hops[0].Flags, "censored") {
+		say("today's timeouts cut %.3g %% of the requests: what they would take is not in the data", 100*e.Hops[0].CensoredRatio)
+	}
 	if e.Traces < 100 {
 		say("only %s: every figure is a first look, no recommendation", count(e.Traces, "request"))
 	} else if low {

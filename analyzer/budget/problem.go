@@ -69,7 +69,8 @@ type Hop struct {
 	Fraction float64
 	// Self are the quantiles of own time from P50 to P90, one each percent, and
 	// SelfCount the observations behind them: under 59 of these, a Fraction of
-	// 0 counts as 5 %.
+	// 0 counts as 5 % at the endpoint. At every level it would grow with the
+	// depth of the tree: 60 levels would take 20 times what requests take.
 	Self      [selfLevels]float64
 	SelfCount int
 	Tail      float64 // median own time after the last blocking child: the reserve at run time
@@ -77,7 +78,7 @@ type Hop struct {
 
 // fraction returns the part of its budget that the hop reserves in any case.
 func (h *Hop) fraction() float64 {
-	if h.Fraction == 0 && h.SelfCount < enoughSelf {
+	if h.Fraction == 0 && h.SelfCount < enoughSelf && h.Parent < 0 {
 		return fewFraction
 	}
 	return h.Fraction
@@ -143,10 +144,6 @@ type Options struct {
 	Caps       map[int]int64   // ns
 	CapRatios  map[int]float64 // of the endpoint's budget
 	Quantum    int64           // ns; 0 for no rounding
-	// TrustSelf takes own times as they were seen even where they are few. It is
-	// for suggestions, which start from what requests take: fractions of deep
-	// trees would add up to many times that.
-	TrustSelf bool
 }
 
 // NewProblem states the split of an endpoint's budget from all its calls. The
@@ -197,10 +194,12 @@ func structure(p *profile.Profile, o Options) *Problem {
 	for i := range p.Hops {
 		from := &p.Hops[i]
 		problem.Hops[i] = Hop{
-			Parent:   from.Parent,
-			After:    from.After,
-			Slot:     from.Slot,
-			Excluded: !from.Kind.Waited() || i > 0 && from.Duration.N() == 0, // no good call: nothing is known of its time
+			Parent: from.Parent,
+			After:  from.After,
+			Slot:   from.Slot,
+			// Without a good call nothing is known of the time it takes.
+			Excluded: !from.Kind.Waited() || i > 0 && from.Duration.N() == 0 ||
+				from.Parent >= 0 && problem.Hops[from.Parent].Excluded,
 			Cap:      float64(o.Caps[i]),
 			CapRatio: o.CapRatios[i],
 			Fraction: o.Fraction,
@@ -239,8 +238,5 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 		h.Self[k] = float64(v)
 	}
 	h.SelfCount = q.selfCount
-	if o.TrustSelf {
-		h.SelfCount = max(h.SelfCount, enoughSelf)
-	}
 	h.Tail = float64(q.tail)
 }

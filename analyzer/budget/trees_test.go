@@ -138,6 +138,14 @@ func (f *forest) chain(p *Problem, parent int, values []float64, through int) fl
 	return longest
 }
 
+// reservedFraction is what few observations add, at the endpoint alone.
+func reservedFraction(h *Hop) float64 {
+	if h.Fraction == 0 && h.SelfCount < 59 && h.Parent < 0 {
+		return 0.05
+	}
+	return h.Fraction
+}
+
 // leastBudget is the least feasible budget by its definition, at own-time level.
 func (f *forest) leastBudget(p *Problem, level int) float64 {
 	for i := len(p.Hops) - 1; i >= 0; i-- {
@@ -149,10 +157,7 @@ func (f *forest) leastBudget(p *Problem, level int) float64 {
 		}
 		if !leaf {
 			x := f.chain(p, i, f.least, 0)
-			fraction := h.Fraction
-			if fraction == 0 && h.SelfCount < 59 {
-				fraction = 0.05
-			}
+			fraction := reservedFraction(h)
 			f.least[i] = max(f.least[i], x+h.Reserve, x+h.Self[level-50], x/(1-fraction))
 		}
 	}
@@ -195,10 +200,7 @@ func (f *forest) obeys(p *Problem, budget float64, s *Solution, share []float64)
 			}
 		}
 		if longest := f.chain(p, i, share, 0); longest > 0 {
-			fraction := h.Fraction
-			if fraction == 0 && h.SelfCount < 59 {
-				fraction = 0.05
-			}
+			fraction := reservedFraction(h)
 			reserve := max(h.Reserve, h.Self[s.SelfLevel-50], fraction*share[i])
 			if !atMost(longest+reserve, share[i]) {
 				return fmt.Errorf("hop %d: chain %v + reserve %v exceed %v", i, longest, reserve, share[i])

@@ -212,7 +212,7 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	}
 	e.requests++
 	if root.Stamp != nil && root.Stamp.Limit > 0 {
-		e.limits[root.Stamp.Limit]++
+		e.limits[promise(root.Stamp.Limit)]++
 	}
 	w.place(shape)
 	if c.Observe != nil {
@@ -229,6 +229,17 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 		e.prune(c.rules.options.Sample)
 	}
 	return true
+}
+
+// promise undoes what a limit loses on its way: it is what was left when the
+// entry span started, some us less than what was promised. From 20 ms on it is
+// rounded to ms, below to 10 us.
+func promise(limit int64) int64 {
+	step := int64(10_000)
+	if limit >= 20_000_000 {
+		step = 1_000_000
+	}
+	return max(step, (limit+step/2)/step*step)
 }
 
 // place finds the instance of each call: its own, or that of the call it is a

@@ -79,10 +79,10 @@ func TestRepeatsAreToldApart(t *testing.T) {
 		},
 		{
 			name: "attempts that the client reports",
-			below: []work{of(trace.KindClient, "a", "Sent", 0, 300*ms,
-				of(trace.KindClient, "a", "Attempt", 0, 100*ms,
-					serverSpan("b", "Get", 0, 100*ms)), of(trace.KindClient, "a", "Attempt", 110*ms, 210*ms),
-				of(trace.KindClient, "a", "Attempt", 220*ms, 300*ms, serverSpan("b", "Get", 220*ms, 300*ms)))},
+			below: []work{of(trace.KindClient, "a", "Get", 0, 300*ms,
+				of(trace.KindClient, "a", "Get", 0, 100*ms,
+					serverSpan("b", "Get", 0, 100*ms)), of(trace.KindClient, "a", "Get", 110*ms, 210*ms),
+				of(trace.KindClient, "a", "Get", 220*ms, 300*ms, serverSpan("b", "Get", 220*ms, 300*ms)))},
 			want: facts{Duration: 300, Attempt: 100, Count: 3, Self: 300, MaxAttempts: 3, Retried: true, Path: 300},
 		},
 		{
@@ -346,6 +346,20 @@ func TestStampsOfEntryAndClientAreCollected(t *testing.T) {
 	}
 	if p.Hops[0].DeadlineRemaining != nil {
 		t.Error("the entry has a client's deadline")
+	}
+}
+
+// A limit is measured when the entry span starts, some us after it was set.
+func TestLimitsThatDifferByTheirWayAreOne(t *testing.T) {
+	for _, limits := range [][]int64{{799_986_000, 799_912_000, 800_000_000}, {4_999_800, 4_996_300, 4_998_000}} {
+		p := one(t, Options{}, many(3, func(i int) work {
+			root := serverSpan("a", "GET /", 0, 10*ms)
+			root.stamp = &trace.Stamp{Limit: limits[i]}
+			return root
+		}))
+		if want := promise(limits[2]); p.Limit != want || p.LimitDisagrees {
+			t.Errorf("limits %v: %d, disagree %v; want %d, false", limits, p.Limit, p.LimitDisagrees, want)
+		}
 	}
 }
 

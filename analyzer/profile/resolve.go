@@ -61,6 +61,8 @@ func (e *collected) resolve(key Endpoint, sample int) (*Profile, []int) {
 	return p, order
 }
 
+// mostFrequent returns the limit that most requests had, and whether others are
+// more than 1 % away from it.
 func mostFrequent(counts map[int64]int) (value int64, disagree bool) {
 	best := 0
 	for v, n := range counts {
@@ -68,7 +70,10 @@ func mostFrequent(counts map[int64]int) (value int64, disagree bool) {
 			value, best = v, n
 		}
 	}
-	return value, len(counts) > 1
+	for v := range counts {
+		disagree = disagree || v*100 < value*99 || v*99 > value*100
+	}
+	return value, disagree
 }
 
 // arrange fills p.Hops in preorder and returns where each hop went.

@@ -239,8 +239,9 @@ func (ev *evidence) layout(o Options) *layout {
 }
 
 // unanswered finds, for each path, the path whose calls it belongs to: itself,
-// or for calls without any SERVER half, the one that answered where the CLIENT
-// halves have the same peer and operation.
+// or for calls without any SERVER half that mostly did not end well, the one that
+// answered where the CLIENT halves have the same peer and operation. Calls that
+// do end well without SERVER half were answered by somebody who makes no spans.
 //
 //	CLIENT Score |----------|       the callee is known: risk
 //	SERVER Score   |------|
@@ -250,7 +251,7 @@ func (ev *evidence) unanswered() []int32 {
 	for i := range same {
 		same[i] = int32(i)
 		parent, key := ev.paths.At(int32(i))
-		if key.Kind != trace.CallRPC || ev.nodes[i].answered {
+		if key.Kind != trace.CallRPC || ev.nodes[i].answered || 2*ev.nodes[i].lost < ev.nodes[i].calls {
 			continue
 		}
 		if path, ok := ev.answers[clientHalf{parent, key.Service, key.Operation}]; ok && path != severalPaths {

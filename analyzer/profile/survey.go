@@ -74,6 +74,7 @@ type evidence struct {
 // pathEvidence is what is known of one node of the merged tree.
 type pathEvidence struct {
 	calls int
+	lost  int   // of them, those that did not end well
 	total int64 // sum of durations
 
 	// Against the nearest call that could wait for it, where that was OK:
@@ -160,6 +161,9 @@ func (s *Survey) Add(t *trace.Trace, entry int32) bool {
 		}
 		if c.Kind == trace.CallStage && 10*c.Duration() >= 9*root.Duration() {
 			p.wraps++
+		}
+		if c.Outcome != trace.OutcomeOK {
+			p.lost++
 		}
 		p.answered = p.answered || t.Spans[c.Callee].Kind == trace.KindServer
 		if c.Callee != c.Span {
@@ -300,6 +304,7 @@ func (p *pathEvidence) merge(o *pathEvidence) {
 	p.early += o.early
 	p.wraps += o.wraps
 	p.answered = p.answered || o.answered
+	p.lost += o.lost
 	for r := range p.outlived {
 		p.outlived[r] += o.outlived[r]
 		p.detached[r] += o.detached[r]

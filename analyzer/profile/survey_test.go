@@ -550,9 +550,15 @@ func TestUnansweredCallsBelongToTheirSiblings(t *testing.T) {
 		},
 		{
 			"neither names a peer",
-			[]work{client("", "Score", 0), client("", "Score", 0, answer("risk", "Score", 0))},
+			[]work{client("", "Score", 0).ended(trace.OutcomeTimedOut), client("", "Score", 0, answer("risk", "Score", 0))},
 			[]string{"0 root a GET /", "0.1 call risk Score"},
 			map[string]int{"Score": 1},
+		},
+		{
+			"what ends well without SERVER span was answered by somebody else",
+			[]work{client("", "GET", 0), client("", "GET", 0, answer("risk", "Score", 0))},
+			[]string{"0 root a GET /", "0.1 call GET", "0.2 call risk Score"},
+			map[string]int{"Score": 0, "GET": 0},
 		},
 		{
 			"another peer is somebody else, whatever the method",

@@ -17,7 +17,7 @@ const (
 	NoteDuplicate     NoteKind = "duplicate_span"       // the same span twice, equal to the last field; left out
 	NoteConflict      NoteKind = "conflicting_span"     // one span id with different content; the longest is kept, the others left out
 	NoteNegative      NoteKind = "negative_duration"    // end before start; left out, its children go to its parent
-	NoteTooLong       NoteKind = "implausible_duration" // longer than a month: a broken clock; left out like a negative one
+	NoteTooLong       NoteKind = "implausible_duration" // longer than a day: a broken clock; left out like a negative one
 	NoteSelfParent    NoteKind = "self_parent"          // a span that names itself as parent; kept as a root
 	NoteCycle         NoteKind = "cycle"                // parents that run in a circle; broken at the earliest span, kept as a root
 	NoteMissingParent NoteKind = "missing_parent"       // the parent is not in the export; with its sub-tree left out of a trace that has a root
@@ -361,9 +361,9 @@ func (t *Trace) sample() {
 	}
 }
 
-// maxDuration is the longest that a span may take: one month. Beyond it are
-// only broken clocks, and a single one would set every figure of its endpoint.
-const maxDuration = 31 * 24 * int64(time.Hour)
+// maxDuration is the longest that a span may take: one day. Beyond it nobody
+// waits, and a single broken clock would set every figure of its endpoint.
+const maxDuration = 24 * int64(time.Hour)
 
 // dropUnusable removes duplicates and spans whose duration is negative or over
 // maxDuration. It returns the parent of each removed span of such a duration, so

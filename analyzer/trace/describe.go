@@ -272,8 +272,12 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 }
 
 // maxLimit is the longest budget that a request is taken to have, in ns: what is
-// longer is refused where budgets are handed on, too.
-const maxLimit = int64(time.Hour)
+// longer is refused where budgets are handed on, too. maxRemaining bounds what is
+// left until a deadline, which a service may set as it likes.
+const (
+	maxLimit     = int64(time.Hour)
+	maxRemaining = 24 * int64(time.Hour)
+)
 
 // SetFloat gives key a number; the result is that of SetString.
 func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
@@ -284,6 +288,9 @@ func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
 			return NoteBadStamp
 		}
 		ns := int64(math.Round(v * 1e9))
+		if key != attrLimit && (ns > maxRemaining || ns < -maxRemaining) {
+			return NoteBadStamp
+		}
 		switch key {
 		case attrRemaining:
 			a.stamp.Remaining, a.stamp.HasRemaining = ns, true

@@ -490,15 +490,16 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 }
 
 // isAttempt tells whether a span is one try of the logical call that its parent
-// reports: right under a CLIENT span of the same service, a CLIENT span, or an
-// INTERNAL one for the same operation as gRPC makes them.
+// reports: a CLIENT or INTERNAL span for the same operation right under a CLIENT
+// span of the same service, as gRPC makes them. A CLIENT span for another
+// operation is a call of its own, such as those of a database library.
 //
 //	Sent.m    |--------------------------|
 //	Attempt.m |-----| |-----|  |---------|
 func (t *Trace) isAttempt(child int32) bool {
 	p, c := &t.Spans[t.Parent[child]], &t.Spans[child]
-	return p.Kind == KindClient && p.Desc.Service == c.Desc.Service && !c.Is(FlagFollowsFrom) &&
-		(c.Kind == KindClient || c.Kind == KindInternal && c.Desc.Operation == p.Desc.Operation)
+	return p.Kind == KindClient && (c.Kind == KindClient || c.Kind == KindInternal) && !c.Is(FlagFollowsFrom) &&
+		p.Desc.Service == c.Desc.Service && p.Desc.Operation == c.Desc.Operation
 }
 
 // isPart tells whether a span below a CLIENT span reports a part of the call,

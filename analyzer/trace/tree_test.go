@@ -101,14 +101,39 @@ func TestCallTree(t *testing.T) {
 			// Attempt                       |---------| 220-300
 			name: "attempts under the logical call are no calls of their own",
 			spans: []Span{
-				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "Sent.m", 0, 300),
-				span(3, 2, C, "a", "Attempt.m", 0, 100), span(4, 2, C, "a", "Attempt.m", 110, 210),
-				span(5, 2, C, "a", "Attempt.m", 220, 300),
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, C, "a", "m", 0, 100), span(4, 2, C, "a", "m", 110, 210),
+				span(5, 2, C, "a", "m", 220, 300),
 				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250),
 			},
 			want: []string{
 				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair",
 				"    rpc SELECT 240..250",
+			},
+		},
+		{
+			// load       |---------------------|   a library that reports its calls
+			// SELECT a    |------|
+			// SELECT b             |--------|
+			name: "calls of another operation under a CLIENT span are calls of their own",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "repo.load", 10, 90),
+				span(3, 2, C, "a", "SELECT a", 20, 40), span(4, 2, C, "a", "SELECT b", 50, 80),
+			},
+			want: []string{
+				"root a GET / 0..100", "  rpc repo.load 10..90", "    rpc SELECT a 20..40", "    rpc SELECT b 50..80",
+			},
+		},
+		{
+			// POST /pay    |----------------------|   the middle of the call asks for a token
+			// audit               |--------|
+			name: "a call inside a call does not rename it",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 100), span(2, 1, C, "a", "POST /pay", 1, 91), span(3, 2, S, "pay", "POST /pay", 2, 60),
+				span(4, 2, C, "a", "POST /audit", 61, 90), span(5, 4, S, "audit", "POST /audit", 62, 89),
+			},
+			want: []string{
+				"root a GET / 0..100", "  rpc pay POST /pay 1..91 pair", "    rpc audit POST /audit 61..90 pair",
 			},
 		},
 		{

@@ -583,6 +583,7 @@ func TestNobodyBelowAnAsyncHopHasABudget(t *testing.T) {
 			tracegen.Span{TraceID: id, ID: [8]byte{1}, Service: "gw", Name: "GET /", Kind: tracegen.KindServer, Start: at, End: at + 3e6},
 			tracegen.Span{TraceID: id, ID: [8]byte{2}, Parent: [8]byte{1}, Service: "gw", Name: "notify", Kind: tracegen.KindClient, Start: at + 3e5, End: at + 20e6})
 		if i == 0 {
+			spans[len(spans)-1].Status = tracegen.StatusError
 			spans = append(spans, tracegen.Span{
 				TraceID: id, ID: [8]byte{3}, Parent: [8]byte{2}, Service: "db", Name: "query", Kind: tracegen.KindClient,
 				Start: at + 2e6, End: at + 6e6,
@@ -618,5 +619,61 @@ func TestCalleeLongerThanCallerIsSaid(t *testing.T) {
 	h := analyzeSpans(t, spans).Hops[1]
 	if !slices.Contains(h.Flags, "skew_not_fitted") || h.Skew.Known {
 		t.Errorf("flags %v, skew %v; want skew_not_fitted and no shift", h.Flags, h.Skew)
+	}
+}
+
+// TestNothingIsPlannedBelowAHopWithoutAGoodCall holds that no hop gets a budget
+// of 0 because its caller has none.
+func TestNothingIsPlannedBelowAHopWithoutAGoodCall(t *testing.T) {
+	var spans []tracegen.Span
+	for i, s := range checkout(200, func(_ int, _, call *tracegen.Span) { call.Status = tracegen.StatusError }) {
+		spans = append(spans, s)
+		if i%2 == 1 {
+			half, below := s, s
+			half.ID, half.Parent, half.Service, half.Kind = [8]byte{3}, s.ID, "stock", tracegen.KindServer
+			below.ID, below.Parent, below.Service, below.Name, below.Status = [8]byte{4}, [8]byte{3}, "stock", "query", tracegen.StatusOK
+			below.Attrs = []tracegen.Attr{{Key: "db.system.name", Value: "pg"}}
+			spans = append(spans, half, below)
+		}
+	}
+	for _, h := range analyzeSpans(t, spans, "--budget", "100ms").Hops[1:] {
+		if h.Share.Known || h.Cap.Known {
+			t.Errorf("%s: share %v, cap %v; want none", h.Label, h.Share, h.Cap)
+		}
+	}
+}
+
+// TestWhatIsLeftOutDecidesNothing holds that the sampling threshold of a trace
+// without an entry does not weigh the others.
+func TestWhatIsLeftOutDecidesNothing(t *testing.T) {
+	spans := checkout(200, func(int, *tracegen.Span, *tracegen.Span) {})
+	stray := spans[1]
+	stray.TraceID, stray.Parent, stray.TraceState = [16]byte{9}, [8]byte{7}, "ot=th:8"
+	if e := analyzeSpans(t, append(spans, stray)); e.Traces != 200 {
+		t.Errorf("%d requests analysed, want 200", e.Traces)
+	}
+}
+
+// TestASuggestionCanBeAskedFor holds that the budget that is suggested is
+// feasible when it is given.
+func TestASuggestionCanBeAskedFor(t *testing.T) {
+	stories, err := filepath.Glob("testdata/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, story := range stories {
+		if info, err := os.Stat(story); err != nil || !info.IsDir() {
+			continue
+		}
+		for _, e := range reportOf(t, story).Endpoints {
+			if e.BudgetSource != "suggested" || e.Failed == e.Traces {
+				continue
+			}
+			budget := time.Duration(e.Budget).String()
+			again := reportOf(t, story, "--endpoint", e.Service+" "+e.Operation, "--budget", budget).Endpoints[0]
+			if !e.Feasible || !again.Feasible {
+				t.Errorf("%s: %s is suggested for %s: feasible %v, and when it is given %v", story, budget, e.Operation, e.Feasible, again.Feasible)
+			}
+		}
 	}
 }
