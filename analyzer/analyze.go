@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -74,6 +75,9 @@ type analysis struct {
 	leftOut  map[trace.NoteKind]int
 	asked    []func(*trace.Desc) bool // one for each of Config.Endpoints
 	inferred map[profile.Endpoint]*inferred
+	restarts finding.Restarts
+	found    map[profile.Endpoint]*finding.Tally
+	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
 }
 
 // inferred counts the spans of an endpoint's traces without kind.
@@ -105,6 +109,7 @@ func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
 			}
 			spans += len(batch.Spans)
 			a.notes.Merge(batch.Notes)
+			a.restarts.Collect(batch.Spans)
 			a.builder.Add(batch.Spans)
 		}
 		flush()
@@ -184,6 +189,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	a.inferred = make(map[profile.Endpoint]*inferred)
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
+		a.restarts.Cover(t)
 		usable := false
 		for _, e := range entries {
 			if !a.evidence.Add(t, e) {
@@ -249,8 +255,8 @@ func (a *analysis) reasons() string {
 	return strings.Join(kinds, ", ")
 }
 
-// collect is the second pass: it measures the shown endpoints and accounts for
-// every span.
+// collect is the second pass: it measures the shown endpoints, checks their
+// requests by the rules of package finding, and accounts for every span.
 func (a *analysis) collect(ctx context.Context) error {
 	a.rules = a.evidence.Decide(profile.Options{
 		MaxHops: a.config.MaxHops, Sample: a.config.Sample,
@@ -261,6 +267,18 @@ func (a *analysis) collect(ctx context.Context) error {
 		shown[e.Endpoint] = true
 	}
 	collector := profile.NewCollector(a.rules)
+	a.found = make(map[profile.Endpoint]*finding.Tally)
+	a.place = collector.Place
+	collector.Observe = func(r profile.Request) {
+		tally := a.found[r.Endpoint]
+		if tally == nil {
+			tally = new(finding.Tally)
+			a.found[r.Endpoint] = tally
+		}
+		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
+		request.Restarts = &a.restarts
+		tally.Add(request, r.Hop)
+	}
 	analysed := 0
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
 		_, weighed := a.rules.Threshold(t)

@@ -127,6 +127,19 @@ type Endpoint struct {
 	Moves             []Move       `json:"moves,omitempty"`               // room that could change hands
 	Warnings          []string     `json:"warnings,omitempty"`
 	Replay            *Replay      `json:"replay,omitempty"`
+	Findings          []Finding    `json:"findings,omitempty"` // worst first
+}
+
+// Finding is what one rule of package finding has to say about one hop. The
+// same rule speaks more than once of a hop where different services did it.
+type Finding struct {
+	Rule     string  `json:"rule"`
+	Severity string  `json:"severity"` // error | warning | info
+	Hop      string  `json:"hop"`      // hop id
+	Count    int     `json:"count"`    // calls
+	Ratio    float64 `json:"ratio"`    // share of the endpoint's requests, each counted once whatever its weight
+	Example  string  `json:"example"`  // TRACEID/SPANID
+	Text     string  `json:"text"`     // one clause for people, with the largest amount
 }
 
 // Move is time that a loose hop could give to a tight one.

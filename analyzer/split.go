@@ -31,6 +31,7 @@ func (a *analysis) split() error {
 		if err != nil {
 			return fmt.Errorf("endpoint %s %s: %w", p.Service, p.Operation, err)
 		}
+		a.findings(e)
 		a.report.Endpoints = append(a.report.Endpoints, *e)
 	}
 	for i, pattern := range a.patterns() {

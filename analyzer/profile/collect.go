@@ -16,10 +16,30 @@ const maxBackoff = 1_000_000_000
 // Collector measures requests under fixed Rules. Collectors of parts under the
 // same Rules merge into the collector of the whole, in any order.
 type Collector struct {
+	// Observe, unless nil, is shown every request that is measured.
+	Observe func(Request)
+
 	rules     *Rules
 	endpoints map[Endpoint]*collected
+	places    map[Endpoint][]int // in Profile.Hops, by hop of the layout; after Resolve
 	w         worker
 }
+
+// Request is one request with the hops of its calls. It is valid only while
+// Collector.Observe runs.
+type Request struct {
+	Endpoint Endpoint
+	Tree     *trace.Tree
+	w        *worker
+	shape    *layout
+}
+
+// Hop returns a number of the hop that a call has or is part of, for
+// [Collector.Place].
+func (r *Request) Hop(call int32) int32 { return r.w.instances[r.w.effective[call]].hop }
+
+// Async tells whether nobody waits for a call or for one around it.
+func (r *Request) Async(call int32) bool { return r.shape.async[r.Tree.Calls[call].Path] }
 
 // collected is what was measured of one endpoint.
 type collected struct {
@@ -118,7 +138,7 @@ func hashID(id trace.TraceID) uint64 {
 
 // NewCollector returns an empty Collector.
 func NewCollector(rules *Rules) *Collector {
-	return &Collector{rules: rules, endpoints: make(map[Endpoint]*collected)}
+	return &Collector{rules: rules, endpoints: make(map[Endpoint]*collected), places: make(map[Endpoint][]int)}
 }
 
 // instance is one call that has a hop.
@@ -195,6 +215,9 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 		e.limits[promise(root.Stamp.Limit)]++
 	}
 	w.place(shape)
+	if c.Observe != nil {
+		c.Observe(Request{key, &w.tree, w, shape})
+	}
 	w.operate(shape)
 	w.measure(e, weight)
 	e.order(w)

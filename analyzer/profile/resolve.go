@@ -33,13 +33,18 @@ func (c *Collector) Resolve() []*Profile {
 	})
 	out := make([]*Profile, 0, len(keys))
 	for _, key := range keys {
-		out = append(out, c.endpoints[key].resolve(key, c.rules.options.Sample))
+		p, places := c.endpoints[key].resolve(key, c.rules.options.Sample)
+		out, c.places[key] = append(out, p), places
 		delete(c.endpoints, key)
 	}
 	return out
 }
 
-func (e *collected) resolve(key Endpoint, sample int) *Profile {
+// Place returns, after Resolve, the index in Profile.Hops of a hop by the number
+// that [Request.Hop] gave it.
+func (c *Collector) Place(e Endpoint, number int32) int { return c.places[e][number] }
+
+func (e *collected) resolve(key Endpoint, sample int) (*Profile, []int) {
 	p := &Profile{
 		Service: key.Service, Operation: key.Operation,
 		Requests: e.requests, Resolution: e.shape.resolution, Shrink: 1,
@@ -53,7 +58,7 @@ func (e *collected) resolve(key Endpoint, sample int) *Profile {
 	e.columns(p, order)
 	e.slowPath(p, order)
 	p.cluster()
-	return p
+	return p, order
 }
 
 // mostFrequent returns the limit that most requests had, and whether others are

@@ -117,6 +117,25 @@ func (s *sheet) footer() []line {
 	for _, w := range s.e.Warnings {
 		lines = append(lines, line{"WARNING", Printable(w)})
 	}
+	return append(lines, s.findingLines()...)
+}
+
+// mostFindings is how many findings an endpoint shows: who has more has to begin
+// with the worst anyway.
+const mostFindings = 10
+
+// findingLines say what the rules found, worst first.
+func (s *sheet) findingLines() []line {
+	var lines []line
+	for i, f := range s.e.Findings {
+		if i == mostFindings {
+			lines = append(lines, line{"FINDING", fmt.Sprintf("%d more, in the JSON output.", len(s.e.Findings)-i)})
+			break
+		}
+		lines = append(lines, line{"FINDING", fmt.Sprintf("%s %s, %s: %s. %s in %s of requests, such as %s.",
+			f.Severity, Printable(f.Rule), s.called(f.Hop), Printable(f.Text),
+			count(f.Count, "call"), rate(f.Ratio), Printable(f.Example))})
+	}
 	return lines
 }
 

@@ -89,6 +89,10 @@ func settle(r *analyzer.Report) (*analyzer.Report, error) {
 				must = append(must, needed{"budget_for_false_cut ratio", &replay.BudgetForFalseCut[j].Ratio})
 			}
 		}
+		e.Findings = slices.Clone(e.Findings)
+		for j := range e.Findings {
+			must = append(must, needed{"finding ratio", &e.Findings[j].Ratio})
+		}
 		e.Moves = slices.Clone(e.Moves)
 		for j := range e.Moves {
 			must = append(must, needed{"from_slack", &e.Moves[j].FromSlack}, needed{"to_slack", &e.Moves[j].ToSlack})

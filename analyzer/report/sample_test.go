@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer"
@@ -125,6 +126,17 @@ func order() *analyzer.Report {
 		OrderPairs: 10, OrderSure: 9, Moves: []analyzer.Move{{From: "0.1", To: "0.3", Amount: 50 * ms, FromSlack: 200.0 / 30, ToSlack: 2}},
 		Warnings: []string{"clustered: slow requests come in runs"},
 		Replay:   &analyzer.Replay{Folds: 5, Traces: 4000, BudgetFalseCut: 0.004, TimeoutFalseCut: 0},
+		Findings: []analyzer.Finding{
+			{
+				Rule: "deadline-reset", Severity: "error", Hop: "0.1", Count: 31, Ratio: 0.00775,
+				Example: "5b8efff798038103d269b633813fc60c/eee19b7ec3c1b174",
+				Text:    "a deadline up to 14780 ms later than what was left, set by gateway",
+			},
+			{
+				Rule: "budget-utilization", Severity: "warning", Hop: "0.3", Count: 1, Ratio: 1.0 / 4000,
+				Example: "5b8efff798038103d269b633813fc60d/eee19b7ec3c1b175", Text: "used up to 85.7 % of what was left",
+			},
+		},
 	}
 	return &analyzer.Report{
 		Version: 1, Input: in, Endpoints: []analyzer.Endpoint{e},
@@ -221,5 +233,10 @@ func names() *analyzer.Report {
 		e.Hops[i].Label, e.Hops[i].Callee, e.Hops[i].Operation = n, callee, operation
 	}
 	e.Warnings = []string{"two hops are named evil\x1b[31m\u2066"}
+	e.Findings = slices.Repeat([]analyzer.Finding{{
+		Rule: "deadline-reset", Severity: "error", Hop: "0.2", Count: 2, Ratio: 0.002,
+		Example: "5b8efff798038103d269b633813fc60c/eee19b7ec3c1b174",
+		Text:    "a deadline up to 14780 ms later than what was left, set by evil\x1b[31m <b>\u2066",
+	}}, 12)
 	return r
 }

@@ -58,6 +58,7 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 	text := render(t, order(), "json", report.Options{})
 	endpoint := func(v map[string]any) map[string]any { return v["endpoints"].([]any)[0].(map[string]any) }
 	hop := func(v map[string]any) map[string]any { return endpoint(v)["hops"].([]any)[1].(map[string]any) }
+	finding := func(v map[string]any) map[string]any { return endpoint(v)["findings"].([]any)[0].(map[string]any) }
 	for name, change := range map[string]func(map[string]any){
 		"another version":        func(v map[string]any) { v["version"] = 2 },
 		"no version":             func(v map[string]any) { delete(v, "version") },
@@ -72,6 +73,8 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 		"unknown kind":           func(v map[string]any) { hop(v)["kind"] = "server" },
 		"unknown budget source":  func(v map[string]any) { endpoint(v)["budget_source"] = "guess" },
 		"hop id that is no path": func(v map[string]any) { hop(v)["id"] = "1.x" },
+		"unknown severity":       func(v map[string]any) { finding(v)["severity"] = "fatal" },
+		"finding without a hop":  func(v map[string]any) { delete(finding(v), "hop") },
 		"no hops":                func(v map[string]any) { delete(endpoint(v), "hops") },
 	} {
 		v := decode(t, text)
@@ -105,6 +108,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	for name, typ := range map[string]any{
 		"": analyzer.Report{}, "input": analyzer.Input{}, "quantiles": analyzer.Quantiles{}, "endpoint": analyzer.Endpoint{},
 		"hop": analyzer.Hop{}, "other_endpoint": analyzer.OtherEndpoint{}, "move": analyzer.Move{}, "replay": analyzer.Replay{},
+		"finding": analyzer.Finding{},
 	} {
 		o := s.object
 		if name != "" {

@@ -54,6 +54,12 @@ func show(s trace.Span) string {
 	}
 	if st := s.Stamp; st != nil {
 		out += fmt.Sprintf(" limit:%d", st.Limit)
+		if st.HasRemaining {
+			out += fmt.Sprintf(" left:%d", st.Remaining)
+		}
+		if st.HasAnnounced {
+			out += fmt.Sprintf(" announced:%d stale:%v absolute:%v", st.Announced, st.Stale, st.Absolute)
+		}
 		if st.HasDeadline {
 			out += fmt.Sprintf(" remaining:%d", st.DeadlineRemaining)
 		}

@@ -319,8 +319,24 @@ func compareContent(a, b *Span) int {
 	case b.Stamp == nil:
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.Stamp.Limit, b.Stamp.Limit),
-		cmp.Compare(a.Stamp.DeadlineRemaining, b.Stamp.DeadlineRemaining))
+	return a.Stamp.compare(b.Stamp)
+}
+
+func (s *Stamp) compare(o *Stamp) int {
+	return cmp.Or(cmp.Compare(s.Limit, o.Limit), cmp.Compare(s.Remaining, o.Remaining),
+		cmp.Compare(s.DeadlineRemaining, o.DeadlineRemaining), cmp.Compare(s.Announced, o.Announced),
+		compareBool(s.HasRemaining, o.HasRemaining), compareBool(s.HasDeadline, o.HasDeadline),
+		compareBool(s.HasAnnounced, o.HasAnnounced), compareBool(s.Stale, o.Stale), compareBool(s.Absolute, o.Absolute))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // link drops what cannot be used of the sorted spans, and joins children to

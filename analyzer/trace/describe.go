@@ -71,7 +71,11 @@ const (
 	attrHTTPStatus
 	attrStatusCode
 	attrLimit
+	attrRemaining
 	attrDeadline
+	attrAnnounced
+	attrFresh
+	attrSource
 )
 
 // See takes note that an attribute is present and tells whether its value is
@@ -119,8 +123,16 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		return AttrTraceState, true
 	case "latency_budget.limit":
 		return attrLimit, true
+	case "latency_budget.remaining.start":
+		return attrRemaining, true
 	case "latency_budget.deadline.remaining":
 		return attrDeadline, true
+	case "latency_budget.announced.remaining":
+		return attrAnnounced, true
+	case "latency_budget.announced.fresh":
+		return attrFresh, true
+	case "latency_budget.source":
+		return attrSource, true
 	}
 	switch {
 	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
@@ -204,7 +216,15 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 			return NoteBadAttribute
 		}
 		return a.SetInt(key, n)
-	case attrLimit, attrDeadline:
+	case attrSource:
+		a.stamp.Absolute = string(v) == "header_absolute"
+	case attrFresh:
+		fresh := foldEqual(v, "true")
+		if !fresh && !foldEqual(v, "false") {
+			return NoteBadStamp
+		}
+		a.stamp.Stale = !fresh
+	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil {
 			return NoteBadStamp
@@ -239,8 +259,10 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 		// 499 is what proxies log when the client closed the request.
 		a.cancelled = a.cancelled || v == 499
 		a.timedOut = a.timedOut || v == 504
-	case attrLimit, attrDeadline:
+	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		return a.SetFloat(key, float64(v))
+	case attrFresh, attrSource:
+		return NoteBadStamp
 	case AttrError:
 		a.failed = a.failed || v != 0
 	default:
@@ -260,17 +282,24 @@ const (
 // SetFloat gives key a number; the result is that of SetString.
 func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
 	switch key {
-	case attrLimit, attrDeadline:
+	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		// Seconds, so 1e9 is 31 years: no budget, but it would still fit int64 ns.
 		if math.IsNaN(v) || math.Abs(v) >= 1e9 {
 			return NoteBadStamp
 		}
 		ns := int64(math.Round(v * 1e9))
-		if key == attrDeadline {
-			if ns > maxRemaining || ns < -maxRemaining {
-				return NoteBadStamp
-			}
+		if key != attrLimit && (ns > maxRemaining || ns < -maxRemaining) {
+			return NoteBadStamp
+		}
+		switch key {
+		case attrRemaining:
+			a.stamp.Remaining, a.stamp.HasRemaining = ns, true
+			return ""
+		case attrDeadline:
 			a.stamp.DeadlineRemaining, a.stamp.HasDeadline = ns, true
+			return ""
+		case attrAnnounced:
+			a.stamp.Announced, a.stamp.HasAnnounced = ns, true
 			return ""
 		}
 		if ns < 0 || ns > maxLimit {
@@ -291,7 +320,10 @@ func (a *Attributes) SetBool(key AttrKey, v bool) NoteKind {
 	case AttrError:
 		a.failed = a.failed || v
 		return ""
-	case attrLimit, attrDeadline:
+	case attrFresh:
+		a.stamp.Stale = !v
+		return ""
+	case attrLimit, attrRemaining, attrDeadline, attrAnnounced, attrSource:
 		return NoteBadStamp
 	}
 	return NoteBadAttribute

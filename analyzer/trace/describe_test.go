@@ -313,6 +313,21 @@ func TestStamp(t *testing.T) {
 		{[]any{"latency_budget.limit", math.MaxInt64}, nil, true},
 		{[]any{"latency_budget.limit", "soon"}, nil, true},
 		{[]any{"latency_budget.limit", true}, nil, true},
+		{[]any{"latency_budget.remaining.start", 0.268927}, &Stamp{Remaining: 268927000, HasRemaining: true}, false},
+		{[]any{"latency_budget.remaining.start", -0.001047}, &Stamp{Remaining: -1047000, HasRemaining: true}, false},
+		{[]any{"latency_budget.remaining.start", 0}, &Stamp{HasRemaining: true}, false},
+		{[]any{"latency_budget.remaining.start", "soon"}, nil, true},
+		{[]any{"latency_budget.announced.remaining", 0.269518}, &Stamp{Announced: 269518000, HasAnnounced: true}, false},
+		{[]any{"latency_budget.announced.remaining", false}, nil, true},
+		{[]any{"latency_budget.announced.fresh", false}, &Stamp{Stale: true}, false},
+		{[]any{"latency_budget.announced.fresh", "False"}, &Stamp{Stale: true}, false},
+		{[]any{"latency_budget.announced.fresh", true}, nil, false},
+		{[]any{"latency_budget.announced.fresh", 1}, nil, true},
+		{[]any{"latency_budget.announced.fresh", "perhaps"}, nil, true},
+		{[]any{"latency_budget.source", "header_absolute"}, &Stamp{Absolute: true}, false},
+		{[]any{"latency_budget.source", "context"}, nil, false},
+		{[]any{"latency_budget.source", 3}, nil, true},
+		{[]any{"latency_budget.source", true}, nil, true},
 	} {
 		s, notes := described(KindServer, "x", Resource{}, c.attrs...)
 		if (s.Stamp == nil) != (c.want == nil) || s.Stamp != nil && *s.Stamp != *c.want {

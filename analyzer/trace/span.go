@@ -124,10 +124,18 @@ type Desc struct {
 }
 
 // Stamp holds the latency_budget.* attributes of a span; nil where it has none.
+//
+// The flags that services stamp are not kept: each follows from these figures.
 type Stamp struct {
 	Limit             int64 // latency_budget.limit, ns; 0 if absent
+	Remaining         int64 // latency_budget.remaining.start, ns; may be negative
 	DeadlineRemaining int64 // latency_budget.deadline.remaining at span start, ns; may be negative
+	Announced         int64 // latency_budget.announced.remaining, ns; may be negative
+	HasRemaining      bool  // Remaining was present
 	HasDeadline       bool  // DeadlineRemaining was present
+	HasAnnounced      bool  // Announced was present
+	Stale             bool  // latency_budget.announced.fresh was false: not written by the parent span
+	Absolute          bool  // latency_budget.source was header_absolute: the figures rest on two clocks
 }
 
 // Span is one finished span, 88 bytes, texts shared through Desc.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 	"github.com/latencybudget/latencybudget/analyzer/report"
@@ -38,11 +39,16 @@ TIMEOUT is what to configure in clients that pass the remaining deadline on.
 
 A hop is named by its id (0.2) or by a glob on "callee operation".
 
-Exit codes: 0 fine, 1 some input could not be used, 2 wrong usage.`
+FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
+explains each rule. Most need spans that carry latency_budget attributes.
+
+Exit codes: 0 fine, 1 some input could not be used, 2 wrong usage, 3 what --fail-on
+names was found.`
 
 const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
+  budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
 
@@ -51,6 +57,7 @@ type analyzeFlags struct {
 	budgets, endpoints, floors, caps, current []string
 	reserve, strategy, percentile, quantum    string
 	outputs                                   []string
+	failOn                                    []string
 	noColor, ascii, strict                    bool
 	config                                    analyzer.Config
 	source                                    source.Options
@@ -86,6 +93,8 @@ func newAnalyze() *cobra.Command {
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
 	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
 		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
+	flags.StringSliceVar(&f.failOn, "fail-on", nil,
+		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -144,6 +153,7 @@ func (f *analyzeFlags) parse() error {
 	if c.Percentile, err = quantile.ParseLevel(f.percentile); err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
+	check("fail-on", f.checkFailOn())
 	if _, err := budget.StrategyNamed(f.strategy); err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
@@ -225,10 +235,43 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 			failed = true
 		}
 	}
-	if failed {
+	switch {
+	case failed:
 		return errReported
+	case f.fails(rep):
+		return errFindings
 	}
 	return nil
+}
+
+// checkFailOn checks the names in --fail-on.
+func (f *analyzeFlags) checkFailOn() error {
+	valid := []string{finding.Warning.String(), finding.Error.String()}
+	for _, rule := range finding.Rules() {
+		valid = append(valid, rule.Name)
+	}
+	for _, name := range f.failOn {
+		if !slices.Contains(valid, name) {
+			return fmt.Errorf("%q: want one of %s", name, strings.Join(valid, ", "))
+		}
+	}
+	return nil
+}
+
+// fails tells whether something was found that --fail-on names: by its rule, or
+// by its severity, where warning includes errors.
+func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
+	for i := range rep.Endpoints {
+		for _, found := range rep.Endpoints[i].Findings {
+			if slices.ContainsFunc(f.failOn, func(name string) bool {
+				return name == found.Rule || name == found.Severity ||
+					name == finding.Warning.String() && found.Severity == finding.Error.String()
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // tell writes notes and failed inputs, a line each. It returns whether all input

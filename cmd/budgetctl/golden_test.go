@@ -180,6 +180,15 @@ func TestErrors(t *testing.T) {
 		{name: "quantum over the budget", args: []string{"analyze", orders, "--budget", "1s", "--quantum", "2s"}, code: exitUsage, stderr: []string{"--quantum"}},
 		{name: "missing file beside a good one", args: []string{"analyze", "nowhere.json", orders}, code: exitFailed, stderr: []string{"nowhere.json"}, stdout: true},
 		{name: "zero workers", args: []string{"analyze", orders, "--workers", "0"}, code: exitUsage, stderr: []string{"--workers"}},
+		{name: "unknown rule", args: []string{"analyze", orders, "--fail-on", "error,deadline-rest"}, code: exitUsage, stderr: []string{"--fail-on", `"deadline-rest"`, "warning, error", "deadline-reset", "work-after-deadline"}},
+		{name: "nothing to fail on", args: []string{"analyze", orders, "--fail-on", "warning"}, code: exitOK, stdout: true},
+		{name: "fails on a rule", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "deadline-dropped,deadline-reset"}, code: exitFindings, stdout: true},
+		{name: "fails on an error", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "error"}, code: exitFindings, stdout: true},
+		{name: "an error is a warning too", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "warning"}, code: exitFindings, stdout: true},
+		{name: "other rule", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "budget-overrun"}, code: exitOK, stdout: true},
+		{name: "a warning is no error", args: []string{"analyze", "testdata/retry-storm", "--fail-on", "error"}, code: exitOK, stdout: true},
+		{name: "a warning", args: []string{"analyze", "testdata/retry-storm", "--fail-on", "warning"}, code: exitFindings, stdout: true},
+		{name: "bad input before findings", args: []string{"analyze", empty, "testdata/deadline-reset", "--fail-on", "error"}, code: exitFailed, stderr: []string{"empty.json"}, stdout: true},
 		{name: "trace over the limit", args: []string{"analyze", orders, "--max-trace-spans", "3"}, code: exitFailed, stderr: []string{"--max-trace-spans"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -15,9 +15,10 @@ import (
 
 // Exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1 // could not do it
-	exitUsage  = 2 // wrong usage
+	exitOK       = 0
+	exitFailed   = 1 // could not do it
+	exitUsage    = 2 // wrong usage
+	exitFindings = 3 // found what --fail-on names
 )
 
 // usageError is a mistake in the command line.
@@ -28,6 +29,10 @@ func (e usageError) Unwrap() error { return e.error }
 // errReported ends a command whose errors are on stderr already.
 var errReported = errors.New("reported")
 
+// errFindings ends a command that found what it was told to fail on; its report
+// says what.
+var errFindings = errors.New("findings")
+
 // run executes the command line and returns the exit code. stdout carries the
 // report alone; everything else goes to stderr, a line each.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -37,7 +42,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		Long: `budgetctl shows where a request's time budget goes, which hop takes it, and what
 budget every hop should have, from exported OpenTelemetry traces alone.
 
-Exit codes: 0 fine, 1 could not do it, 2 wrong usage.`,
+Exit codes: 0 fine, 1 could not do it, 2 wrong usage, 3 found what --fail-on names.`,
 		Example:       "  budgetctl analyze testdata/orders --budget 800ms",
 		Version:       version(),
 		SilenceUsage:  true,
@@ -66,6 +71,8 @@ Exit codes: 0 fine, 1 could not do it, 2 wrong usage.`,
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
+	case errors.Is(err, errFindings):
+		return exitFindings
 	case errors.Is(err, context.Canceled):
 		complain(stderr, errors.New("interrupted"))
 		return exitFailed

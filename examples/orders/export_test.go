@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,6 +79,96 @@ func TestTheFileOfEveryModeIsReadByTheAnalyzer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every mode has its own mistake, and the rules find that one and no other.
+func TestTheRulesFindTheMistakeOfEveryMode(t *testing.T) {
+	for mode, want := range map[Mode]struct {
+		rules []string
+		text  string // in one of the findings
+	}{
+		Propagated: {},
+		Ratio:      {},
+		Ctx3s:      {},
+		Fresh:      {[]string{"deadline-reset"}, "set by gateway"},
+		// The HTTP services give themselves 3 s where no deadline arrives.
+		Dropped: {[]string{"deadline-dropped", "deadline-reset"}, "by gateway"},
+		// Only HTTP has the header that always says 3 s.
+		Header:     {[]string{"deadline-reset"}, "set by auth, or the call to it"},
+		Background: {[]string{"trace-restarted"}, "began traces of their own"},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			got, texts := findings(t, "-mode", string(mode), "-budget", "2s")
+			if !slices.Equal(got, want.rules) {
+				t.Errorf("found %q, want %q", got, want.rules)
+			}
+			if all := strings.Join(texts, "\n"); !strings.Contains(all, want.text) {
+				t.Errorf("no finding says %q:\n%s", want.text, all)
+			}
+		})
+	}
+}
+
+// Every fault shows in the rules that are made for it.
+func TestTheRulesFindFaults(t *testing.T) {
+	for fault, want := range map[string]struct {
+		budget string
+		rules  []string // all of them are found
+		alone  bool     // and no others
+	}{
+		"hedge=auth:1ms":                            {"2s", nil, true},
+		"proxy=coupon:15s":                          {"2s", []string{"deadline-reset"}, true},
+		"queue=auth:1500ms":                         {"2s", []string{"queue-wait"}, false}, // and most of the budget is used
+		"stall=inventory:600ms":                     {"2s", []string{"queue-wait"}, true},
+		"retry=risk:2 retry=payment:3 fail=payment": {"2s", []string{"retry-amplification"}, true},
+		"ignore=persist:500ms":                      {"300ms", []string{"budget-overrun", "deadline-exceeded", "work-after-deadline"}, false},
+		"lostresponse=payment":                      {"300ms", []string{"deadline-exceeded", "outcome-unknown"}, false},
+		"lateretry=inventory:100ms slow=inventory:400ms": {"300ms", []string{
+			"call-after-deadline", "deadline-reset", "exhausted-at-start", "retry-overspend", "work-after-deadline",
+		}, false},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			args := []string{"-budget", want.budget}
+			for f := range strings.FieldsSeq(fault) {
+				args = append(args, "-fault", f)
+			}
+			got, _ := findings(t, args...)
+			for _, rule := range want.rules {
+				if !slices.Contains(got, rule) {
+					t.Errorf("found %q, want %s", got, rule)
+				}
+			}
+			if want.alone && len(got) != len(want.rules) {
+				t.Errorf("found %q, want %q alone", got, want.rules)
+			}
+		})
+	}
+}
+
+// findings sends some requests and returns which rules of the analyzer found
+// something, and what they say.
+func findings(t *testing.T, args ...string) (rules, texts []string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "spans.jsonl")
+	code, out, errs := command(t, append(args, "-requests", "20", "-rate", "0", "-out", file)...)
+	if code != 0 {
+		t.Fatalf("exit code %d, output %s%s", code, out, errs)
+	}
+	spans, err := source.Open([]string{file}, nil, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := analyzer.Analyze(t.Context(), analyzer.Config{}, spans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range report.Endpoints {
+		for _, f := range e.Findings {
+			rules, texts = append(rules, f.Rule), append(texts, f.Text)
+		}
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules), texts
 }
 
 func TestIDsAreHexAndIntegersAreStrings(t *testing.T) {

@@ -1,0 +1,87 @@
+package finding_test
+
+import "testing"
+
+// A request of 800 ms whose calls follow each other.
+//
+//	>gateway          0 |--------------------------------------------------| 770   of 800: 96.3 %
+//	gateway>auth        |-| 25
+//	gateway>inventory     |-| 55
+//	gateway>coupon          |--| 100
+//	gateway>risk               |==================================| 700           of 700: 85.7 %
+//	gateway>persist                                               |---| 770       of 100: 70 %
+func serial() []span {
+	return []span{
+		{name: ">gateway", start: 0, end: 770, stamp: budget(800)},
+		{name: "gateway>auth", under: ">gateway", start: 0, end: 25, stamp: budget(800)},
+		{name: "gateway>inventory", under: ">gateway", start: 25, end: 55, stamp: budget(775)},
+		{name: "gateway>coupon", under: ">gateway", start: 55, end: 100, stamp: budget(745)},
+		{name: "gateway>risk", under: ">gateway", start: 100, end: 700, stamp: budget(700)},
+		{name: ">risk", under: "gateway>risk", start: 101, end: 699, stamp: budget(699)},
+		{name: "gateway>persist", under: ">gateway", start: 700, end: 770, stamp: budget(100)},
+	}
+}
+
+func TestBudgetUtilization(t *testing.T) {
+	edge := serial()
+	edge[4].end, edge[5].end = 660, 659 // 560 of 700 is 0.8, no more
+	edge[0].end = 640                   // and 640 of 800
+	check(t, "budget-utilization", []example{
+		{"the hop that spent it, and the caller that names it", serial(), []string{">gateway 963 risk op", "gateway>risk 857"}},
+		{"the threshold itself is fine", edge, nil},
+		{"nothing left has no utilization", []span{{name: ">a", start: 0, end: 10, stamp: budget(0)}}, nil},
+		{"no attributes", []span{{name: ">a", start: 0, end: 10}}, nil},
+	})
+}
+
+// A call that ends after what it had.
+//
+//	deadline                                  | 100
+//	>gateway    0 |---------------------------|----| 120    over by 20
+//	gateway>a       50 |----------------------| 100         just in time
+//	gateway>b         60 |--------------------|--| 110.5    over by 10.5
+func TestBudgetOverrun(t *testing.T) {
+	check(t, "budget-overrun", []example{
+		{"over", []span{
+			{name: ">gateway", start: 0, end: 120, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 50, end: 100, stamp: budget(50)},
+			{name: "gateway>b", under: ">gateway", start: 60, end: 110.5, stamp: budget(40)},
+		}, []string{">gateway 20ms", "gateway>b 10.5ms"}},
+		{"the call is measured once, at its caller", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 50, end: 110, stamp: budget(50)},
+			{name: ">a", under: "gateway>a", start: 51, end: 109, stamp: budget(49)},
+		}, []string{"gateway>a 10ms"}},
+		{"or at the callee, where the caller says nothing", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 50, end: 110},
+			{name: ">a", under: "gateway>a", start: 51, end: 109, stamp: budget(49)},
+		}, []string{">a 9ms"}},
+		{"a budget that was spent before is another finding", []span{
+			{name: ">gateway", start: 0, end: 10, stamp: budget(-1)},
+		}, nil},
+		{"rounding to a microsecond", []span{{name: ">gateway", start: 0, end: 100.001, stamp: budget(100)}}, nil},
+	})
+}
+
+// A call that begins after the deadline.
+//
+//	deadline                  | 100
+//	>gateway    0 |-----------|-----------| 150
+//	gateway>a                 | 100 |---| 140       0 left
+//	>a                        |  103 |-| 139        3 ms after it
+func TestExhaustedAtStart(t *testing.T) {
+	check(t, "exhausted-at-start", []example{
+		{"once for both halves", []span{
+			{name: ">gateway", start: 0, end: 150, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 100, end: 140, stamp: budget(0)},
+			{name: ">a", under: "gateway>a", start: 103, end: 139, stamp: budget(-3)},
+		}, []string{"gateway>a 0ms"}},
+		{"at the callee alone", []span{
+			{name: ">gateway", start: 0, end: 150, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 99, end: 140, stamp: budget(1)},
+			{name: ">a", under: "gateway>a", start: 103, end: 139, stamp: budget(-3)},
+		}, []string{">a 3ms"}},
+		{"a microsecond is something", []span{{name: ">gateway", start: 0, end: 1, stamp: budget(0.001)}}, nil},
+	})
+}

@@ -1,0 +1,62 @@
+package finding
+
+import (
+	"slices"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var budgetUtilization = Rule{
+	Name: "budget-utilization", Severity: Warning, Flag: attr.FlagBudgetUtilization, Unit: PerMille,
+	Summary:   "A call used almost all that was left of the request's budget when it began.",
+	Formula:   "duration / remaining.start > 0.8. Of a caller's own calls the longest is named as the one that spent it.",
+	Tolerance: "The threshold is a setting.",
+	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
+		"the caller's finding names. Spans without budget attributes are not judged.",
+	text: "used up to %s of what was left", by: ", most of it in ",
+	check: func(r *Request, report func(Finding)) {
+		var spenders []int32 // made when needed
+		r.waited(func(i int32, c *trace.Call) {
+			ns, span, known := r.leftOf(c)
+			if !known || ns <= 0 {
+				return
+			}
+			used := float64(r.span(span).Duration) / float64(ns)
+			if used <= r.Utilization {
+				return
+			}
+			if spenders == nil {
+				spenders = r.spenders()
+			}
+			report(Finding{Call: i, Span: span, Amount: perMille(used), By: r.name(spenders[i])})
+		})
+	},
+}
+
+// perMille rounds, and stops at a million times the whole.
+func perMille(share float64) int64 { return int64(min(1000*share+0.5, 1e9)) }
+
+// spenders returns the longest call that each call made itself, -1 if it made none.
+func (r *Request) spenders() []int32 {
+	calls := r.tree.Calls
+	longest := slices.Repeat([]int32{-1}, len(calls))
+	r.waited(func(i int32, c *trace.Call) {
+		if c.Parent < 0 {
+			return
+		}
+		if at := &longest[c.Parent]; *at < 0 || c.Duration() > calls[*at].Duration() {
+			*at = i
+		}
+	})
+	return longest
+}
+
+// name is the callee and operation of a call; -1 has none.
+func (r *Request) name(call int32) string {
+	if call < 0 {
+		return ""
+	}
+	d := r.span(r.tree.Calls[call].Callee).Desc
+	return trace.Key{Service: d.Service, Operation: d.Operation}.String()
+}

@@ -1,0 +1,46 @@
+package finding
+
+import (
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var callAfterDeadline = Rule{
+	Name: "call-after-deadline", Severity: Error, Flag: attr.FlagCallAfterDeadline,
+	Summary: "A service sent another call when its deadline had passed or its own caller had given up.",
+	Formula: "The call starts later after the start of the span that made it than that span had left, " +
+		"or than the caller of that span waited before it timed out or cancelled.",
+	Tolerance: "A microsecond after the deadline, 5 ms after a caller gave up. All times are on the clock of the service " +
+		"that made the call, or durations.",
+	Mistakes: "Clean-up after a failure, such as releasing a lock, is right to be late. A service that never learns of the " +
+		"cancellation is flagged too: that is the point.",
+	text: "called up to %s after the deadline", by: ", by ",
+	check: func(r *Request, report func(Finding)) {
+		r.waited(func(i int32, c *trace.Call) {
+			exit := r.exit(c)
+			if exit == nil || c.Parent < 0 {
+				return
+			}
+			server := r.span(r.maker(c.Span))
+			if server.Desc.Service != exit.Desc.Service {
+				return
+			}
+			passed := exit.Start - server.Start
+			late := int64(0)
+			if ns, known := left(server); known && passed-ns > microsecond {
+				late = passed - ns
+			}
+			// Attempts have servers of their own: which of them waited is not clear.
+			owner := &r.tree.Calls[c.Parent]
+			if client := r.exit(owner); client != nil && owner.Span != owner.Callee && owner.Attempts == 1 &&
+				gaveUp(client) && !r.overtaken(c.Parent) {
+				if after := passed - client.Duration; after > r.Grace {
+					late = max(late, after)
+				}
+			}
+			if late > 0 {
+				report(Finding{Call: i, Span: c.Span, Amount: late, By: exit.Desc.Service})
+			}
+		})
+	},
+}

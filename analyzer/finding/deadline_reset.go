@@ -1,0 +1,86 @@
+package finding
+
+import (
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var deadlineReset = Rule{
+	Name: "deadline-reset", Severity: Error, Flag: attr.FlagDeadlineExtended,
+	Summary: "A hop replaced the request's deadline by a later one, so it and everything behind it may run on " +
+		"when nobody waits any more.",
+	Formula: "deadline.remaining − remaining.start > tolerance, or what is left grows from one span to the next below it. " +
+		"Named is the first hop that grew: one that hands on the later deadline it was given is not.",
+	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. " +
+		"Between two processes durations are compared, never points in time.",
+	Mistakes: "A service that detaches work on purpose looks the same if somebody seems to wait for it. A hop that gives " +
+		"less than it has is never a finding. Without budget attributes a reset does not show.",
+	text: "a deadline up to %s later than what was left", by: ", set by ",
+	check: func(r *Request, report func(Finding)) {
+		r.waited(func(i int32, c *trace.Call) {
+			for _, half := range [...]int32{c.Span, c.Callee} {
+				grew := r.grew(c, half)
+				if grew <= 0 {
+					continue
+				}
+				by := r.span(half).Desc.Service
+				if r.span(half).Kind == trace.KindServer { // where it arrived: who wrote it does not show
+					by += ", or the call to it"
+				}
+				report(Finding{Call: i, Span: half, Amount: grew, By: by})
+				return
+			}
+		})
+	},
+}
+
+// grew returns by how much the deadline of a half of a call is later than
+// everything it could have been handed, 0 where it is not.
+//
+//	SERVER  |== 2000 left ==========================
+//	CLIENT     |== 1990 left, deadline 1990 ========   handed on
+//	CLIENT     |== 1990 left, deadline 15000 =======   grew by 13010
+//	  SERVER    |== 1989 left, deadline 14999 ======   handed on: the same reset
+func (r *Request) grew(c *trace.Call, half int32) int64 {
+	s := r.span(half)
+	ns, known := left(s)
+	if !known {
+		return 0
+	}
+	limit, deadline := ns, ns
+	if s.Stamp.HasDeadline {
+		deadline = s.Stamp.DeadlineRemaining
+	}
+	if above, gap := r.above(c, half); above != nil {
+		if ns, known := left(above); known {
+			limit = min(limit, ns-gap)
+		}
+		if above.Stamp != nil && above.Stamp.HasDeadline {
+			handed := above.Stamp.DeadlineRemaining - gap
+			if deadline <= handed+r.tolerance(handed, s.Stamp.Absolute) {
+				return 0
+			}
+		}
+	}
+	if grew := deadline - limit; grew > r.tolerance(limit, s.Stamp.Absolute) {
+		return grew
+	}
+	return 0
+}
+
+// above returns the span that handed its deadline to a half of a call, and what
+// of it had passed by then: known within one process, taken to be nothing
+// between two, whose clocks may differ.
+func (r *Request) above(c *trace.Call, half int32) (s *trace.Span, gap int64) {
+	switch {
+	case half != c.Span:
+		return r.span(c.Span), 0
+	case c.Parent < 0:
+		return nil, 0
+	}
+	s = r.span(r.maker(half))
+	if s.Desc.Service != r.span(half).Desc.Service {
+		return s, 0
+	}
+	return s, max(r.span(half).Start-s.Start, 0)
+}

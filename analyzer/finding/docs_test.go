@@ -1,0 +1,65 @@
+package finding_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+)
+
+//go:generate go test . -run ^TestTheDocsAreCurrent$ -update
+
+var update = flag.Bool("update", false, "write docs/findings.md")
+
+const docs = "../../docs/findings.md"
+
+const intro = `<!-- Made from the rules in analyzer/finding by "make generate"; change it there. -->
+
+# Findings
+
+` + "`budgetctl analyze`" + ` checks every request that it shows in detail by the rules below, and lists what they found at
+each hop: the worst first, with the number of calls, the share of requests and one example. ` + "`--fail-on`" + ` takes names of
+rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where one of them was found.
+
+Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them. They judge
+by the figures, not by the flags that services stamped. The others work on any trace.
+
+No rule judges what nobody waits for (messages, and calls that are seen to outlive their callers), nor the losers of
+hedges, nor a deadline that is shorter than it had to be.
+`
+
+func page() []byte {
+	var b bytes.Buffer
+	b.WriteString(intro + "\n| rule | severity | |\n|---|---|---|\n")
+	for _, r := range finding.Rules() {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", r.Name, r.Name, r.Severity, r.Summary)
+	}
+	for _, r := range finding.Rules() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", r.Name, r.Summary)
+		fmt.Fprintf(&b, "- **Found when** %s\n- **Tolerance** %s\n- **Mistakes** %s\n", r.Formula, r.Tolerance, r.Mistakes)
+		if r.Flag != "" {
+			fmt.Fprintf(&b, "- **Flag on spans** `%s`\n", r.Flag)
+		}
+	}
+	return b.Bytes()
+}
+
+func TestTheDocsAreCurrent(t *testing.T) {
+	if *update {
+		if err := os.WriteFile(docs, page(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(docs)
+	if err != nil {
+		t.Fatalf("%v (make it with make generate)", err)
+	}
+	if diff := cmp.Diff(string(page()), string(have)); diff != "" {
+		t.Errorf("%s is not what the rules say; run make generate (-rules +page):\n%s", docs, diff)
+	}
+}

@@ -1,0 +1,316 @@
+// Package finding holds the rules by which the calls of a request are found to
+// spend, lose or overrun its latency budget.
+//
+// A rule looks at the call tree of one request: at the times of its spans, and
+// at the latency_budget attributes that they carry. Where spans carry none, a rule
+// that can prove its case by time alone does; the others are silent. Every rule
+// has its own file and says in [Rule] what it looks for, by how much figures may
+// differ before it speaks, and how it can be wrong.
+//
+// The package is pure, and its rules keep nothing between requests: the analyzer
+// runs them over whole exports, a Collector processor can run them over a batch.
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// Severity says how sure it is that a finding has to be looked at.
+type Severity uint8
+
+// The severities.
+const (
+	Info    Severity = iota // explains another finding
+	Warning                 // costs time or certainty
+	Error                   // breaks the deadline of the request
+)
+
+// String returns the name that reports and flags use.
+func (s Severity) String() string {
+	switch s {
+	case Error:
+		return "error"
+	case Warning:
+		return "warning"
+	}
+	return "info"
+}
+
+// Unit is what a rule measures in.
+type Unit uint8
+
+// The units of an amount.
+const (
+	Nanoseconds Unit = iota
+	PerMille         // thousandths of the budget
+	Times            // how often
+)
+
+// Rule is one thing that can be wrong with a call.
+type Rule struct {
+	Name     string // as users write it: lower case, with hyphens
+	Severity Severity
+	// Flag is the value of latency_budget.flags for it; "" where no span is flagged.
+	Flag string
+	Unit Unit // of Finding.Amount
+
+	Summary   string // one sentence: what is wrong
+	Formula   string // when the rule speaks
+	Tolerance string // by how much figures may differ before it does
+	Mistakes  string // when it is wrong or silent, and what to do
+
+	// text is the sentence of a report, with %s for the largest amount.
+	text string
+	// by goes before Finding.By in that sentence.
+	by    string
+	check func(r *Request, report func(Finding))
+	// settle, where it is not nil, tells from the amounts of many calls whether
+	// there is anything to find at all, and what the amount is then: a single
+	// request proves nothing.
+	settle func(amounts []int64) (amount int64, found bool)
+}
+
+// Finding is one call that a rule has something to say about.
+type Finding struct {
+	Call   int32  // index of the call in the tree
+	Span   int32  // index of the span that shows it
+	Amount int64  // how much, in the rule's unit
+	By     string // who did it, where that is not the callee; "" otherwise
+}
+
+// Rules returns all rules: the more severe ones first, then by name.
+func Rules() []*Rule { return slices.Clone(rules) }
+
+// Named returns the rule with that name, or nil.
+func Named(name string) *Rule {
+	for _, r := range rules {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+var rules = []*Rule{
+	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &exhaustedAtStart, &retryOverspend,
+	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
+	&workAfterDeadline,
+	&tightestDeadline,
+}
+
+// Check reports what the rule finds in a request, each call at most once. A
+// rule that needs many requests finds nothing in one: see [Tally].
+func (rule *Rule) Check(r *Request, report func(Finding)) {
+	if rule.settle == nil {
+		rule.check(r, report)
+	}
+}
+
+// Text says for people what was found: the rule's sentence, with the largest
+// amount and who did it.
+func (rule *Rule) Text(most int64, by string) string {
+	amount := ""
+	switch rule.Unit {
+	case Nanoseconds:
+		amount = milliseconds(most)
+	case PerMille:
+		amount = strconv.FormatFloat(float64(most)/10, 'f', -1, 64) + " %"
+	case Times:
+		amount = strconv.FormatInt(most, 10)
+	}
+	text := rule.text
+	if strings.Contains(text, "%s") {
+		text = fmt.Sprintf(text, amount)
+	}
+	if by != "" {
+		text += rule.by + by
+	}
+	return text
+}
+
+// milliseconds writes ns with three significant digits at least.
+func milliseconds(ns int64) string {
+	ms := float64(ns) / 1e6
+	switch {
+	case ms >= 99.95 || ms <= -99.95:
+		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
+	case ms >= 1 || ms <= -1:
+		return strconv.FormatFloat(ms, 'f', 1, 64) + " ms"
+	}
+	return strconv.FormatFloat(ms, 'f', 3, 64) + " ms"
+}
+
+// Settings are the thresholds of the rules.
+type Settings struct {
+	// Utilization is the share of its budget that a hop may use.
+	Utilization float64
+	// ResetFloor (ns) and ResetShare, the larger of the two, are how much later
+	// than what was left a deadline may lie: a relative timeout starts again when
+	// it arrives, and gRPC libraries may send up to 3 % more on purpose.
+	ResetFloor int64
+	ResetShare float64
+	// MaxSkew is how far clocks may be apart where a deadline was sent as a point
+	// in time, ns.
+	MaxSkew int64
+	// Grace is how long work may go on after it was told to stop, ns.
+	Grace int64
+	// QueueShare is the share of what was left that a call may spend between
+	// sending and the start of work.
+	QueueShare float64
+	// Attempts is how many attempts in all layers together one call may take.
+	Attempts int64
+}
+
+// Defaults are the settings that rules are described with.
+var Defaults = Settings{
+	Utilization: 0.8, ResetFloor: 5e6, ResetShare: 0.04, MaxSkew: 50e6, Grace: 5e6, QueueShare: 0.2, Attempts: 3,
+}
+
+// Request is the call tree of one request, as the rules look at it.
+type Request struct {
+	Settings
+	// Restarts, unless nil, knows the calls that began traces of their own.
+	Restarts *Restarts
+
+	tree     *trace.Tree
+	detached []bool             // by call: nobody waits for it
+	makers   []int32            // by span: see maker; made when needed
+	answers  map[choice][]int64 // when the good calls of each choice ended, ascending; made when needed
+}
+
+// choice is a way that calls of one caller go.
+type choice struct{ parent, path int32 }
+
+// NewRequest returns a request to check. async tells which calls nobody waits
+// for, by their index; nil means those that their spans say so of. What such a
+// call does, and everything below it, is meant to outlive the request: no rule
+// judges it. The tree is not copied.
+func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Request {
+	r := &Request{Settings: s, tree: tree, detached: make([]bool, len(tree.Calls))}
+	for i := range tree.Calls {
+		c := &tree.Calls[i]
+		r.detached[i] = c.Kind == trace.CallAsync || async != nil && async(int32(i)) || c.Parent >= 0 && r.detached[c.Parent]
+	}
+	return r
+}
+
+// waited calls visit for every call that somebody waits for, parents first.
+func (r *Request) waited(visit func(i int32, c *trace.Call)) {
+	for i := range r.tree.Calls {
+		if !r.detached[i] {
+			visit(int32(i), &r.tree.Calls[i])
+		}
+	}
+}
+
+func (r *Request) span(i int32) *trace.Span { return &r.tree.Trace.Spans[i] }
+
+// exit returns the CLIENT half of a call, or nil.
+func (r *Request) exit(c *trace.Call) *trace.Span {
+	if s := r.span(c.Span); s.Kind == trace.KindClient {
+		return s
+	}
+	return nil
+}
+
+// entry returns the callee's half of a call, or nil.
+func (r *Request) entry(c *trace.Call) *trace.Span {
+	if s := r.span(c.Callee); s.Kind == trace.KindServer {
+		return s
+	}
+	return nil
+}
+
+// maker returns the span whose work a span is part of: the nearest SERVER or
+// CONSUMER span above it, else the topmost span.
+func (r *Request) maker(span int32) int32 {
+	const unknown = -1
+	t := r.tree.Trace
+	if r.makers == nil {
+		r.makers = slices.Repeat([]int32{unknown}, len(t.Spans))
+	}
+	found, up := span, t.Parent[span]
+	for up >= 0 {
+		found = up
+		if k := t.Spans[up].Kind; k == trace.KindServer || k == trace.KindConsumer {
+			break
+		}
+		if known := r.makers[up]; known != unknown {
+			found = known
+			break
+		}
+		up = t.Parent[up]
+	}
+	// What lies between has the same maker: a second walk ends at once.
+	for s := span; s != found && s != up && s >= 0; s = t.Parent[s] {
+		r.makers[s] = found
+	}
+	return found
+}
+
+// left is what was left of the request's budget when a span began, ns: the
+// figure that it carries, or else its own deadline.
+func left(s *trace.Span) (ns int64, known bool) {
+	switch {
+	case s == nil || s.Stamp == nil:
+		return 0, false
+	case s.Stamp.HasRemaining:
+		return s.Stamp.Remaining, true
+	}
+	return s.Stamp.DeadlineRemaining, s.Stamp.HasDeadline
+}
+
+// leftOf is left of the first half of a call that has it, with that span.
+func (r *Request) leftOf(c *trace.Call) (ns int64, span int32, known bool) {
+	for _, i := range [...]int32{c.Span, c.Callee} {
+		if ns, known := left(r.span(i)); known {
+			return ns, i, true
+		}
+	}
+	return 0, 0, false
+}
+
+// tolerance is how much later than what was left a deadline may lie, ns.
+func (r *Request) tolerance(left int64, absolute bool) int64 {
+	t := max(r.ResetFloor, int64(r.ResetShare*float64(left)))
+	if absolute {
+		t += r.MaxSkew
+	}
+	return t
+}
+
+// gaveUp tells whether a caller ended without waiting for the answer.
+func gaveUp(s *trace.Span) bool {
+	return s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
+}
+
+// overtaken tells whether a call is the loser of a hedge: cancelled because
+// another call for the same thing, sent beside it, had answered.
+//
+//	call   |--------------cancelled|
+//	winner      |-------ok|
+func (r *Request) overtaken(i int32) bool {
+	c := &r.tree.Calls[i]
+	if c.Outcome != trace.OutcomeCancelled {
+		return false
+	}
+	if r.answers == nil {
+		r.answers = make(map[choice][]int64)
+		for j := range r.tree.Calls {
+			if o := &r.tree.Calls[j]; o.Outcome == trace.OutcomeOK {
+				r.answers[choice{o.Parent, o.Path}] = append(r.answers[choice{o.Parent, o.Path}], o.End)
+			}
+		}
+		for _, ends := range r.answers {
+			slices.Sort(ends)
+		}
+	}
+	ends := r.answers[choice{c.Parent, c.Path}]
+	at, _ := slices.BinarySearch(ends, c.Start+1)
+	return at < len(ends) && ends[at] <= c.End
+}

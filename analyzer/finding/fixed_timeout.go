@@ -1,0 +1,56 @@
+package finding
+
+import (
+	"slices"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+var fixedTimeout = Rule{
+	Name: "fixed-timeout", Severity: Warning,
+	Summary: "The timeouts of a call all come at the same duration: the client has a timeout of its own, and does not " +
+		"look at what is left of the request's budget.",
+	Formula: "Of at least 5 timed-out CLIENT spans of a hop, 90 % took the same time. The amount is the shortest of those, " +
+		"which is the timeout that was set.",
+	Tolerance: "The same time is the larger of 2 ms and 1 %. Calls whose caller had no more left than they took are not counted: " +
+		"there the deadline of the request came first.",
+	Mistakes: "Where every request begins this call at the same moment, what is left is the same each time, and spans without " +
+		"budget attributes cannot tell the two apart. Needs many requests: a single one shows nothing.",
+	text: "timeouts come after %s, whatever is left of the budget",
+	check: func(r *Request, report func(Finding)) {
+		r.waited(func(i int32, c *trace.Call) {
+			s := r.exit(c)
+			if s == nil || s.Outcome != trace.OutcomeTimedOut {
+				return
+			}
+			above, gap := r.above(c, c.Span)
+			if ns, known := left(above); known && s.Duration >= ns-gap-r.tolerance(ns-gap, above.Stamp.Absolute) {
+				return
+			}
+			report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
+		})
+	},
+	settle: sameDuration,
+}
+
+const (
+	timeoutsAlike = 5   // fewer may be alike by chance
+	shareAlike    = 0.9 // of the timeouts that must be
+)
+
+// sameDuration returns the shortest of the durations that are alike, and whether
+// enough of them are. It sorts them.
+//
+//	timeouts   .      |||||||||      .
+//	                  ^ the one that was set, and how late it fired
+func sameDuration(durations []int64) (shortest int64, alike bool) {
+	slices.Sort(durations)
+	need := max(timeoutsAlike, int(shareAlike*float64(len(durations))+0.999))
+	for first := 0; first+need <= len(durations); first++ {
+		d := durations[first]
+		if durations[first+need-1]-d <= max(2_000_000, d/100) {
+			return d, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,41 @@
+package finding
+
+import (
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var queueWait = Rule{
+	Name: "queue-wait", Severity: Warning, Flag: attr.FlagQueueWait,
+	Summary: "A call spent much of the budget between being sent and the start of work: name resolution, a connection " +
+		"pool, the network, or a queue before the callee.",
+	Formula: "wait / remaining.start of the CLIENT span > 0.2. On one host, wait is the start of the SERVER span less that " +
+		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
+		"arrived is shorter than what was announced, that part had passed before the request was written.",
+	Tolerance: "5 ms, and the threshold is a setting.",
+	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
+		"A caller that gave up is not judged. Without budget attributes nothing is found.",
+	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
+	check: func(r *Request, report func(Finding)) {
+		r.waited(func(i int32, c *trace.Call) {
+			exit, entry := r.exit(c), r.entry(c)
+			ns, known := left(exit)
+			if entry == nil || !known || ns <= 0 || c.Attempts > 1 || gaveUp(exit) {
+				return
+			}
+			wait := exit.Duration - entry.Duration
+			if exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host {
+				wait = min(wait, entry.Start-exit.Start)
+			}
+			if wait <= r.Grace || float64(wait) <= r.QueueShare*float64(ns) {
+				return
+			}
+			by := ""
+			if st := entry.Stamp; st != nil && st.HasAnnounced && !st.Stale && !st.Absolute && st.HasDeadline &&
+				st.Announced-st.DeadlineRemaining > wait/2 {
+				by = "before the request was written"
+			}
+			report(Finding{Call: i, Span: c.Span, Amount: wait, By: by})
+		})
+	},
+}

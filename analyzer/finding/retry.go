@@ -1,0 +1,58 @@
+package finding
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// maxBackoff is the longest pause after a failed call in which the next one
+// still counts as its retry, ns.
+const maxBackoff = 1_000_000_000
+
+// attempts returns the number of each call among the attempts of its logical
+// call, 1 for the first, and the number of attempts of that logical call. A call
+// is a retry where it goes the way of an earlier one of the same span, which
+// failed shortly before. Without any retry both are nil.
+//
+//	span  |-----------------------------------|
+//	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
+func (r *Request) attempts() (number, of []int64) {
+	calls := r.tree.Calls
+	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
+		return nil, nil
+	}
+	order := make([]int32, len(calls))
+	maker := make([]int32, len(calls))
+	number, of = make([]int64, len(calls)), make([]int64, len(calls))
+	for i := range calls {
+		order[i], maker[i] = int32(i), r.maker(calls[i].Span)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(maker[a], maker[b]), cmp.Compare(calls[a].Path, calls[b].Path),
+			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
+	})
+	first := 0 // of the running logical call
+	for k, i := range order {
+		c := &calls[i]
+		again := false
+		if k > 0 {
+			p := &calls[order[k-1]]
+			again = maker[order[k-1]] == maker[i] && p.Path == c.Path &&
+				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff
+		}
+		if !again {
+			first = k
+		}
+		number[i] = 1
+		if again {
+			number[i] = of[order[k-1]] + 1
+		}
+		total := number[i] + int64(c.Attempts) - 1
+		for _, j := range order[first : k+1] {
+			of[j] = total
+		}
+	}
+	return number, of
+}

@@ -1,0 +1,31 @@
+package finding
+
+import "github.com/latencybudget/latencybudget/analyzer/trace"
+
+var retryAmplification = Rule{
+	Name: "retry-amplification", Severity: Warning, Unit: Times,
+	Summary: "Layers that each retry multiply: three layers of three attempts send 27 calls for one.",
+	Formula: "The attempts of a logical call, times those of the calls around it, exceed 3. " +
+		"Calls of one span that go the same way are attempts of one call where each starts within 1 s after the one before it failed.",
+	Tolerance: "Three attempts of one call are usual and no finding.",
+	Mistakes: "A loop over items that fails often looks like retries. Attempts that run beside each other, as hedges and " +
+		"fan-outs do, do not count.",
+	text: "up to %s attempts for one call, the layers multiplied",
+	check: func(r *Request, report func(Finding)) {
+		number, of := r.attempts()
+		if of == nil {
+			return
+		}
+		product := make([]int64, len(of))
+		r.waited(func(i int32, c *trace.Call) {
+			product[i] = of[i]
+			if c.Parent >= 0 {
+				product[i] = min(of[i]*product[c.Parent], 1<<31)
+			}
+			// Once for each logical call, at its first attempt.
+			if number[i] == 1 && of[i] > 1 && product[i] > r.Attempts {
+				report(Finding{Call: i, Span: c.Span, Amount: product[i]})
+			}
+		})
+	},
+}

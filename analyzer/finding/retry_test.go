@@ -1,0 +1,133 @@
+package finding_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// layers is a chain in which every service tries its call n times, all but the
+// last of them in vain.
+//
+//	>s0      |-----------------------------------------------|
+//	s0>s1      |----failed| |----failed| |------------ok|
+//	>s1         |--------|   |--------|   |------------|
+//	s1>s2         |f||f||k|   |f||f||k|     |f||f||k|
+func layers(depth, n int) []span {
+	spans := []span{{name: ">s0", start: 0, end: 1000}}
+	var below func(parent string, layer int, from, to float64)
+	below = func(parent string, layer int, from, to float64) {
+		if layer == depth {
+			return
+		}
+		step := (to - from) / float64(n)
+		for i := range n {
+			id := fmt.Sprintf("#%s.%d", parent, i)
+			call, server := fmt.Sprintf("s%d>s%d%s", layer, layer+1, id), fmt.Sprintf(">s%d%s", layer+1, id)
+			outcome := failed
+			if i == n-1 {
+				outcome = ok
+			}
+			start, end := from+float64(i)*step+step/100, from+float64(i+1)*step-step/100
+			spans = append(spans,
+				span{name: call, under: parent, start: start, end: end, outcome: outcome},
+				span{name: server, under: call, start: start + step/100, end: end - step/100, outcome: outcome})
+			below(server, layer+1, start+step/50, end-step/50)
+		}
+	}
+	below(">s0", 0, 0, 1000)
+	return spans
+}
+
+func most(t *testing.T, rule string, spans []span) (n int, amount int64) {
+	t.Helper()
+	for _, f := range found(t, rule, spans) {
+		var name string
+		var a int64
+		if _, err := fmt.Sscan(f, &name, &a); err != nil {
+			t.Fatal(err)
+		}
+		n, amount = n+1, max(amount, a)
+	}
+	return n, amount
+}
+
+func TestRetryAmplification(t *testing.T) {
+	for _, c := range []struct {
+		depth, tries int
+		findings     int
+		want         int64
+	}{
+		{1, 1, 0, 0},
+		{1, 3, 0, 0},      // usual
+		{1, 4, 1, 4},      // too many of one
+		{2, 2, 2, 4},      // each of the two calls of the first layer
+		{2, 3, 3, 9},      // three
+		{3, 3, 3 + 9, 27}, // 9 in the middle, 27 at the end
+	} {
+		if n, got := most(t, "retry-amplification", layers(c.depth, c.tries)); n != c.findings || got != c.want {
+			t.Errorf("%d layers of %d: %d findings, the largest %d; want %d, %d", c.depth, c.tries, n, got, c.findings, c.want)
+		}
+	}
+	// Spans of gRPC: one for the call, one for each attempt.
+	//
+	//	edge>a     |----------------------------|
+	//	edge>a#n   |-f-| |-f-| |-f-| |----------|
+	spans := []span{
+		{name: ">edge", start: 0, end: 400},
+		{name: "edge>a", under: ">edge", start: 0, end: 400},
+	}
+	for i := range 4 {
+		spans = append(spans, span{name: fmt.Sprintf("edge>a#%d", i), under: "edge>a", start: float64(i) * 100, end: float64(i)*100 + 90})
+	}
+	loop := []span{{name: ">edge", start: 0, end: 1000}}
+	beside := []span{{name: ">edge", start: 0, end: 1000}}
+	late := []span{{name: ">edge", start: 0, end: 10000}}
+	for i := range 5 {
+		at := float64(i) * 100
+		loop = append(loop, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: at, end: at + 90})
+		beside = append(beside, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: at, end: at + 500, outcome: failed})
+		late = append(late, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: 20 * at, end: 20*at + 999, outcome: failed})
+	}
+	check(t, "retry-amplification", []example{
+		{"attempts that report themselves", spans, []string{"edge>a 4"}},
+		{"a loop is none", loop, nil},
+		{"calls beside each other are none", beside, nil},
+		{"more than a second apart is another call", late, nil},
+	})
+}
+
+// Three attempts of 100 ms under a caller with 250: the third is given more
+// than the 50 ms that are left.
+//
+//	deadline                                  | 250
+//	>edge     0 |-----------------------------|------| 300
+//	edge>a#1    |-------f|                    |            100 of 250
+//	edge>a#2             |-------f|           |            100 of 150
+//	edge>a#3                      |-----------|-----f|     100 of 50
+func TestRetryOverspend(t *testing.T) {
+	attempts := func(total, given float64, stamped bool) []span {
+		spans := []span{{name: ">edge", start: 0, end: 300, stamp: budget(total)}}
+		for i := range 3 {
+			at := float64(i) * 100
+			s := span{name: fmt.Sprintf("edge>a#%d", i+1), under: ">edge", start: at, end: at + given, outcome: failed}
+			if stamped {
+				s.end, s.stamp = at+10, reset(total-at, given)
+			}
+			spans = append(spans, s)
+		}
+		return spans
+	}
+	sole := attempts(50, 100, true)[:2]
+	check(t, "retry-overspend", []example{
+		{"given too much", attempts(250, 100, true), []string{"edge>a#3 50ms edge"}},
+		{"took too much", attempts(250, 100, false), []string{"edge>a#3 50ms edge"}},
+		{"5 ms are within the tolerance", attempts(295, 100, true), nil},
+		{"when nothing is left at all", attempts(100, 90, true), []string{"edge>a#2 90ms edge", "edge>a#3 90ms edge"}},
+		{"a first attempt is no retry", sole, nil},
+	})
+	plain := attempts(250, 100, false)
+	plain[0].stamp = nil
+	if got := found(t, "retry-overspend", plain); got != nil {
+		t.Errorf("without a budget: %v", got)
+	}
+}

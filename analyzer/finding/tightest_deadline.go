@@ -1,0 +1,77 @@
+package finding
+
+import "github.com/latencybudget/latencybudget/analyzer/trace"
+
+var tightestDeadline = Rule{
+	Name: "tightest-deadline", Severity: Info,
+	Summary: "A call timed out under a deadline that was set here: of all deadlines on the way this one was the tightest.",
+	Formula: "The deepest calls that timed out are traced up as long as their deadline was handed on, to the hop that made it " +
+		"shorter than what it had been handed, or to where it first shows. The amount is the time that it gave.",
+	Tolerance: "The larger of 5 ms and 4 % of what was handed on: so much may pass on the way.",
+	Mistakes: "A hop that keeps a large reserve set the deadline as well. Without budget attributes on the call that timed " +
+		"out nothing is found.",
+	text: "calls timed out under the deadline of up to %s that was set here", by: ", by ",
+	check: func(r *Request, report func(Finding)) {
+		calls := r.tree.Calls
+		var late []int32
+		r.waited(func(i int32, c *trace.Call) {
+			if (r.expired(r.span(c.Span)) || r.expired(r.span(c.Callee))) && !r.overtaken(i) {
+				late = append(late, i)
+			}
+		})
+		if len(late) == 0 {
+			return
+		}
+		below := make([]bool, len(calls)) // a call further down timed out
+		for _, i := range late {
+			for up := calls[i].Parent; up >= 0 && !below[up]; up = calls[up].Parent {
+				below[up] = true
+			}
+		}
+		setters := r.setters()
+		told := make([]bool, len(calls))
+		for _, i := range late {
+			s := setters[i]
+			if below[i] || s.span < 0 || told[s.call] {
+				continue
+			}
+			told[s.call] = true
+			ns, _ := left(r.span(s.span))
+			report(Finding{Call: s.call, Span: s.span, Amount: max(ns, 0), By: r.span(s.span).Desc.Service})
+		}
+	},
+}
+
+// setter is the half of a call that set a deadline; span is -1 where none is known.
+type setter struct{ call, span int32 }
+
+// setters returns for each call who set the deadline that holds at its end.
+//
+//	>edge      |===== 800 left ========|    set by edge
+//	edge>risk    |===== 790 left =====|     handed on
+//	>risk         |==== 789 left ====|      handed on
+//	risk>bank       |= 100 left ==|         set by risk
+func (r *Request) setters() []setter {
+	calls := r.tree.Calls
+	out := make([]setter, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		out[i] = setter{-1, -1}
+		if c.Parent >= 0 {
+			out[i] = out[c.Parent]
+		}
+		for _, half := range [...]int32{c.Span, c.Callee} {
+			ns, known := left(r.span(half))
+			if !known {
+				continue
+			}
+			above, gap := r.above(c, half)
+			handed, hadOne := left(above)
+			handed -= gap
+			if !hadOne || ns < handed-r.tolerance(handed, r.span(half).Stamp.Absolute) {
+				out[i] = setter{int32(i), half}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package finding
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var traceRestarted = Rule{
+	Name: "trace-restarted", Severity: Warning, Flag: attr.FlagTraceRestarted, Unit: Times,
+	Summary: "While a service handled a request, it made calls that began traces of their own: its handler probably " +
+		"uses context.Background(), which loses the deadline and the trace.",
+	Formula: "A CLIENT span without parent starts inside a SERVER span of its own service. At least 5 calls that are alike " +
+		"must have begun traces, 90 % of them inside some SERVER span.",
+	Tolerance: "None: both spans are on the clock of one service.",
+	Mistakes: "Only time connects the two, so confidence is low: a job that a busy service does on its own, such as a " +
+		"refresh of a cache, looks the same, and of several requests at once each is blamed.",
+	text: "up to %s calls of its service began traces of their own meanwhile",
+	check: func(r *Request, report func(Finding)) {
+		if r.Restarts == nil {
+			return
+		}
+		r.waited(func(i int32, c *trace.Call) {
+			if s := r.entry(c); s != nil {
+				if n := r.Restarts.during(s); n > 0 {
+					report(Finding{Call: i, Span: c.Callee, Amount: n})
+				}
+			}
+		})
+	},
+}
+
+const (
+	restartsAlike  = 5   // fewer calls that are alike are chance
+	restartsInside = 0.9 // share of them that some request must explain
+)
+
+// Restarts holds the calls of a whole export that began traces of their own.
+// First Collect all spans, then Cover all traces; after that requests can be
+// checked with it. The order of spans and traces does not matter. The zero
+// value is ready. It is for one goroutine.
+type Restarts struct {
+	services map[string]*restarts
+}
+
+// restarts are the calls of one service.
+type restarts struct {
+	calls []restart // by start, once sealed
+	cover []int     // by call, and one more: SERVER spans that begin before it, less those that end
+	judged,
+	sealed bool
+}
+
+type restart struct {
+	start int64
+	desc  *trace.Desc
+}
+
+// Collect takes note of the calls among the spans that have no parent.
+func (x *Restarts) Collect(spans []trace.Span) {
+	for i := range spans {
+		s := &spans[i]
+		if s.Kind != trace.KindClient || !s.Parent.IsZero() || s.Is(trace.FlagUnmeasured) {
+			continue
+		}
+		if x.services == nil {
+			x.services = make(map[string]*restarts)
+		}
+		of := x.services[s.Desc.Service]
+		if of == nil {
+			of = new(restarts)
+			x.services[s.Desc.Service] = of
+		}
+		of.calls = append(of.calls, restart{s.Start, s.Desc})
+	}
+}
+
+// Cover takes note of the requests that services handled.
+func (x *Restarts) Cover(t *trace.Trace) {
+	if len(x.services) == 0 {
+		return
+	}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		if s.Kind != trace.KindServer || s.Is(trace.FlagUnmeasured) {
+			continue
+		}
+		of := x.services[s.Desc.Service]
+		if of == nil {
+			continue
+		}
+		if !of.sealed {
+			slices.SortFunc(of.calls, func(a, b restart) int { return cmp.Compare(a.start, b.start) })
+			of.cover = make([]int, len(of.calls)+1)
+			of.sealed = true
+		}
+		from, to := of.within(s)
+		of.cover[from]++
+		of.cover[to]--
+	}
+}
+
+// within returns the calls [from, to) that start inside a span.
+func (of *restarts) within(s *trace.Span) (from, to int) {
+	search := func(at int64) int {
+		i, _ := slices.BinarySearchFunc(of.calls, at, func(c restart, at int64) int { return cmp.Compare(c.start, at) })
+		return i
+	}
+	return search(s.Start), search(s.End())
+}
+
+// judge keeps the calls of those kinds that requests explain.
+func (of *restarts) judge() {
+	type share struct{ inside, all int }
+	shares := make(map[*trace.Desc]share)
+	covering := 0
+	for i, c := range of.calls {
+		covering += of.cover[i]
+		n := shares[c.desc]
+		n.all++
+		if covering > 0 {
+			n.inside++
+		}
+		shares[c.desc] = n
+	}
+	of.calls = slices.DeleteFunc(of.calls, func(c restart) bool {
+		n := shares[c.desc]
+		return n.all < restartsAlike || float64(n.inside) < restartsInside*float64(n.all)
+	})
+	of.judged = true
+}
+
+// during counts the calls that began traces while a SERVER span ran.
+func (x *Restarts) during(s *trace.Span) int64 {
+	of := x.services[s.Desc.Service]
+	if of == nil || !of.sealed {
+		return 0
+	}
+	if !of.judged {
+		of.judge()
+	}
+	from, to := of.within(s)
+	return int64(to - from)
+}
