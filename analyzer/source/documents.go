@@ -72,6 +72,7 @@ func (r *reader) document() {
 		r.json.skip()
 		r.alien = true
 	} else {
+		r.json.whole()
 		r.format(r)
 	}
 	if r.json.err == nil && r.alien && !r.known {

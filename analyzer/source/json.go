@@ -103,20 +103,17 @@ func (j *jsonReader) enter(open jsontext.Kind) bool {
 // depth returns how many objects and arrays are open.
 func (j *jsonReader) depth() int { return j.dec.StackDepth() + j.level }
 
-// enterWhole is enter for an object that is worth looking at as a whole, if the
-// input is in memory anyway: the decoder checks its syntax in one go, and up to
-// its end the other methods walk over its text, which costs a fraction of asking
-// the decoder for each token.
-func (j *jsonReader) enterWhole() bool {
-	if j.raw == nil && j.inMemory && j.peek() == '{' {
-		j.raw, j.err = j.dec.ReadValue()
-		if j.err != nil {
+// whole takes the object or array that is next as a whole, if the input is in
+// memory anyway: the decoder checks its syntax in one go, and up to its end the
+// other methods walk over its text, which costs a fraction of asking the decoder
+// for each token.
+func (j *jsonReader) whole() {
+	if k := j.peek(); j.inMemory && j.raw == nil && (k == '{' || k == '[') {
+		if j.raw, j.err = j.dec.ReadValue(); j.err != nil {
 			j.raw = nil
-			return false
 		}
 		j.pos, j.level = 0, 0
 	}
-	return j.enter('{')
 }
 
 // peekRaw goes to the next token of raw. Commas and colons are where they

@@ -212,7 +212,7 @@ func (r *reader) endScope(sc *scope) {
 }
 
 func (r *reader) readOTLPSpan(rs *resourceSpans) {
-	if kind := r.json.peek(); !r.json.enterWhole() {
+	if kind := r.json.peek(); !r.json.enter('{') {
 		r.notSpan(kind)
 		return
 	}
