@@ -175,7 +175,7 @@ func asking(glob string) func(*trace.Desc) bool {
 	return func(d *trace.Desc) bool {
 		yes, known := answers[d]
 		if !known {
-			yes = match(glob, profile.Endpoint{Service: d.Service, Operation: d.Operation}.String())
+			yes = match(glob, profile.EndpointOf(d).String())
 			answers[d] = yes
 		}
 		return yes
@@ -196,7 +196,7 @@ func (a *analysis) survey(ctx context.Context) error {
 				continue
 			}
 			usable = true
-			key := profile.Endpoint{Service: t.Spans[e].Desc.Service, Operation: t.Spans[e].Desc.Operation}
+			key := profile.EndpointOf(t.Spans[e].Desc)
 			n := a.inferred[key]
 			if n == nil {
 				n = &inferred{}
@@ -211,13 +211,11 @@ func (a *analysis) survey(ctx context.Context) error {
 		if len(entries) == 0 && len(t.Spans) > 0 && len(names) < 1000 {
 			for i := range t.Spans {
 				if d := t.Spans[i].Desc; t.Parent[i] == trace.NoParent {
-					names[strconv.Quote(profile.Endpoint{Service: d.Service, Operation: d.Operation}.String())] = true
+					names[strconv.Quote(profile.EndpointOf(d).String())] = true
 				}
 			}
 		}
-		for _, n := range t.Notes.List() {
-			a.notes.Add(n.Kind, n.Count, n.Example, "")
-		}
+		a.notes.Merge(t.Notes)
 		for kind, n := range t.LeftOut {
 			a.leftOut[kind] += n
 		}
@@ -297,8 +295,7 @@ func (a *analysis) collect(ctx context.Context) error {
 				continue
 			}
 			measured = append(measured, e)
-			d := t.Spans[e].Desc
-			if shown[profile.Endpoint{Service: d.Service, Operation: d.Operation}] {
+			if shown[profile.EndpointOf(t.Spans[e].Desc)] {
 				collector.Add(t, e)
 			}
 		}

@@ -2,12 +2,11 @@ package analyzer
 
 import (
 	"github.com/latencybudget/latencybudget/analyzer/finding"
-	"github.com/latencybudget/latencybudget/analyzer/profile"
 )
 
 // findings writes what the rules found in the requests of an endpoint.
 func (a *analysis) findings(e *Endpoint) {
-	key := profile.Endpoint{Service: e.Service, Operation: e.Operation}
+	key := e.key()
 	tally := a.found[key]
 	if tally == nil {
 		return

@@ -117,6 +117,11 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	return e.Endpoint, nil
 }
 
+// key is the endpoint as package profile names it.
+func (e *Endpoint) key() profile.Endpoint {
+	return profile.Endpoint{Service: e.Service, Operation: e.Operation}
+}
+
 // options are the user's constraints for the solver.
 func (e *endpoint) options(floors, caps map[int]Amount) budget.Options {
 	o := budget.Options{
@@ -142,7 +147,7 @@ func (e *endpoint) options(floors, caps map[int]Amount) budget.Options {
 func (e *endpoint) budget() (low bool) {
 	named := false
 	for _, b := range e.config.Budgets { // one for a named endpoint beats one for all
-		if b.names(profile.Endpoint{Service: e.Service, Operation: e.Operation}) && !named {
+		if b.names(e.key()) && !named {
 			e.Budget, e.BudgetSource, named = int64(b.Budget), sourceFlag, b.Endpoint != ""
 		}
 	}

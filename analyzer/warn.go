@@ -74,7 +74,7 @@ func (e *endpoint) warn(a *analysis, low bool) {
 		say("clustered: slow requests come in runs, so %d requests tell as much as %.0f independent ones",
 			e.Traces, float64(e.Traces)*e.p.Shrink)
 	}
-	key := profile.Endpoint{Service: e.Service, Operation: e.Operation}
+	key := e.key()
 	if n := a.rules.Folded(key); n > 0 {
 		say("%d operations over --max-hops are folded into %q", n, profile.OtherOperation)
 	}

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"hash/fnv"
 	"math"
 	"slices"
 
@@ -129,11 +130,9 @@ func (r *row) compare(o *row) int {
 
 // hashID is FNV-1a 64 of a trace id.
 func hashID(id trace.TraceID) uint64 {
-	h := uint64(14695981039346656037)
-	for _, b := range id {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	h.Write(id[:]) // a hash never fails
+	return h.Sum64()
 }
 
 // NewCollector returns an empty Collector.
@@ -191,7 +190,7 @@ type worker struct {
 // trace's sampling cannot be told.
 func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	root := &t.Spans[entry]
-	key := Endpoint{root.Desc.Service, root.Desc.Operation}
+	key := EndpointOf(root.Desc)
 	shape := c.rules.endpoints[key]
 	weight, ok := c.rules.Threshold(t)
 	if shape == nil || !ok {

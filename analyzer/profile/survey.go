@@ -24,6 +24,9 @@ var resolutions = [...]int64{0, 1e6, 1e7, 1e9}
 // Endpoint names an entry operation.
 type Endpoint struct{ Service, Operation string }
 
+// EndpointOf returns the endpoint that a span with the given description enters.
+func EndpointOf(d *trace.Desc) Endpoint { return Endpoint{d.Service, d.Operation} }
+
 // String returns "service operation", or the one that is known.
 func (e Endpoint) String() string { return strings.TrimSpace(e.Service + " " + e.Operation) }
 
@@ -133,7 +136,7 @@ func (s *Survey) AddTrace(t *trace.Trace) {
 // Add takes the evidence of the request that enters t at span entry. It returns
 // false where the entry cannot be measured.
 func (s *Survey) Add(t *trace.Trace, entry int32) bool {
-	key := Endpoint{t.Spans[entry].Desc.Service, t.Spans[entry].Desc.Operation}
+	key := EndpointOf(t.Spans[entry].Desc)
 	ev := s.endpoints[key]
 	if ev == nil {
 		ev = newEvidence()

@@ -58,13 +58,13 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	}
 	misses := rate(s.e.DeadlineMissRatio)
 	if s.narrow {
-		facts = []string{budget, fmt.Sprintf("%s, %s miss it today", requests(s.e.Traces), misses)}
+		facts = []string{budget, fmt.Sprintf("%s, %s miss it today", count(s.e.Traces, "request"), misses)}
 		if s.e.Failed > 0 {
 			facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
 		}
 		return endpoint, facts
 	}
-	facts = []string{budget, fmt.Sprintf("%s of %s miss it today", misses, requests(s.e.Traces))}
+	facts = []string{budget, fmt.Sprintf("%s of %s miss it today", misses, count(s.e.Traces, "request"))}
 	if s.e.Failed > 0 {
 		facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
 	}
@@ -88,13 +88,6 @@ func (s *sheet) level() string {
 		return "P" + strconv.FormatFloat(s.e.Percentile.V, 'f', -1, 64)
 	}
 	return "P99"
-}
-
-func requests(n int) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return fmt.Sprintf("%d requests", n)
 }
 
 // footer returns the statements about one endpoint in their fixed order. The

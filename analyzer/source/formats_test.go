@@ -128,8 +128,8 @@ func otlpSpan(id string, more string) string {
 	return `{"traceId":"a","spanId":"` + id + `","name":"op","startTimeUnixNano":"100","endTimeUnixNano":"200"` + more + `}`
 }
 
-// fnv is the id that stands for one of somebody's own making.
-func fnv(id string) string {
+// hashedID is the id that stands for one of somebody's own making.
+func hashedID(id string) string {
 	h := hashfnv.New64a()
 	h.Write([]byte(id))
 	return fmt.Sprintf("%x", h.Sum64())
@@ -259,7 +259,7 @@ func TestOTLPJSON(t *testing.T) {
 		{"odd number of digits", ids("123", "12345"), []string{"123/12345 svc unspecified 1+1"}, nil},
 		{
 			"padded base64 of another length", ids("VFJBQ0VJRDE=", "VFJBQ0VJRDEtU1BBTjE="),
-			[]string{"5452414345494431/" + fnv("TRACEID1-SPAN1") + " svc unspecified 1+1"},
+			[]string{"5452414345494431/" + hashedID("TRACEID1-SPAN1") + " svc unspecified 1+1"},
 			nil,
 		},
 		{
@@ -504,8 +504,8 @@ func TestJaeger(t *testing.T) {
 		{
 			"ids that are words", with(span("1", ""), span("G", refs(ref("CHILD_OF", "a", "H"))), span("H", "")),
 			[]string{
-				one, "a/" + fnv("G") + "<" + fnv("H") + " svc|op||node unspecified 100000+50000",
-				"a/" + fnv("H") + " svc|op||node unspecified 100000+50000",
+				one, "a/" + hashedID("G") + "<" + hashedID("H") + " svc|op||node unspecified 100000+50000",
+				"a/" + hashedID("H") + " svc|op||node unspecified 100000+50000",
 			},
 			nil,
 		},

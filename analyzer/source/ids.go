@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"hash/fnv"
 	"math"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -77,11 +78,9 @@ func isWord(text []byte) bool {
 
 // hashID puts the 64-bit FNV-1a hash of text into the last bytes of dst.
 func hashID(dst, text []byte) idState {
-	h := uint64(14695981039346656037)
-	for _, c := range text {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	binary.BigEndian.PutUint64(dst[len(dst)-8:], h)
+	h := fnv.New64a()
+	h.Write(text) // a hash never fails
+	binary.BigEndian.PutUint64(dst[len(dst)-8:], h.Sum64())
 	return zeroIsEmpty(dst)
 }
 

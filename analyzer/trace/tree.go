@@ -115,18 +115,7 @@ func (t *Trace) Select(entries []int32, matches ...func(*Desc) bool) []int32 {
 	}
 	slices.Sort(selected)
 	selected = slices.Compact(selected)
-	seen := t.unseen()
-	for _, i := range selected {
-		t.mark(i, seen)
-	}
-	missed := 0
-	for _, e := range entries {
-		t.walk(e, func(i int32) {
-			if !seen[i] {
-				missed++
-			}
-		})
-	}
+	missed := t.Reach(entries...) - t.Reach(selected...)
 	if missed > 0 {
 		t.drop(NoteNotSelected, missed, t.ID.String())
 	}
