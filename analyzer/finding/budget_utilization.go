@@ -11,7 +11,7 @@ var budgetUtilization = Rule{
 	Name: "budget-utilization", Severity: Warning, Flag: attr.FlagBudgetUtilization, Unit: PerMille,
 	Summary: "A call used almost all that it had.",
 	Formula: "duration / budget > 0.8, where the budget is the smaller of remaining.start and what the plan gives the hop. " +
-		"Of a caller's own calls the longest is named as the one that spent it.",
+		"Of a caller's own calls the longest is named as the one that spent it, if it took more than half of the time.",
 	Tolerance: "The threshold is a setting.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. Spans without budget attributes are judged by a plan alone.",
@@ -30,7 +30,11 @@ var budgetUtilization = Rule{
 			if spenders == nil {
 				spenders = r.spenders()
 			}
-			report(Finding{Call: i, Span: span, Amount: perMille(spent.Utilization), By: r.name(spenders[i])})
+			by := ""
+			if s := spenders[i]; s >= 0 && r.tree.Calls[s].Duration() > r.span(span).Duration/2 {
+				by = r.name(s)
+			}
+			report(Finding{Call: i, Span: span, Amount: perMille(spent.Utilization), By: by})
 		})
 	},
 }
@@ -53,11 +57,8 @@ func (r *Request) spenders() []int32 {
 	return longest
 }
 
-// name is the callee and operation of a call; -1 has none.
+// name is the callee and operation of a call.
 func (r *Request) name(call int32) string {
-	if call < 0 {
-		return ""
-	}
 	_, callee, operation := r.Names(call)
 	return trace.Key{Service: callee, Operation: operation}.String()
 }

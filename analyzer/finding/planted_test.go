@@ -147,12 +147,19 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 
 // floors is a plan by which no call is worth sending with less than 4 ms.
 func floors() *plan.Index {
-	p := plan.Plan{Endpoints: []plan.Endpoint{{Service: "edge", Operation: "op", Budget: plan.Duration(time.Hour)}}}
-	for i := range 4 {
-		p.Endpoints[0].Hops = append(p.Endpoints[0].Hops, plan.Hop{
-			Callee: fmt.Sprintf("s%d", i), Operation: "op", Share: plan.Duration(time.Hour), Floor: plan.Duration(4 * time.Millisecond),
-		})
+	hops := func(below []plan.Hop) []plan.Hop {
+		out := make([]plan.Hop, 4)
+		for i := range out {
+			out[i] = plan.Hop{
+				Callee: fmt.Sprintf("s%d", i), Operation: "op", Hops: below,
+				Share: plan.Duration(time.Hour), Floor: plan.Duration(4 * time.Millisecond),
+			}
+		}
+		return out
 	}
+	p := plan.Plan{Endpoints: []plan.Endpoint{{
+		Service: "s0", Operation: "op", Budget: plan.Duration(time.Hour), Hops: hops(hops(nil)),
+	}}}
 	return plan.NewIndex(&p)
 }
 
