@@ -84,6 +84,7 @@ func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
 	r.setAll(&r.attrs, s.Attributes())
 	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
+	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
 	follow(out, s.Links())
 	// An array that grows leaves those behind that spans already point to.
 	n := len(r.stamps)

@@ -14,10 +14,9 @@ import (
 // judge judges one batch after the other. Its buffers are reused; it is for one
 // goroutine.
 type judge struct {
-	config   *Config
-	settings finding.Settings
-	names    *hopNames
-	counts   counts
+	config *Config
+	names  *hopNames
+	counts counts
 
 	// The batch.
 	reader otlp.Reader
@@ -33,8 +32,8 @@ type judge struct {
 	trace   trace.Trace
 	tree    trace.Tree
 	paths   *trace.Paths
-	request *finding.Request
-	hops    []*hop   // by path; nil: not named yet
+	request finding.Request
+	hops    []named  // by path
 	flags   []uint32 // by span: the rules that flag it
 	after   []int64  // by span: how long it worked after its deadline, ns
 	own     []int32  // by span: the call it is a half of, plus 1; 0: of none
@@ -53,15 +52,19 @@ type group struct {
 // visit is a span that is still to be visited, and the call that it is part of.
 type visit struct{ span, call int32 }
 
+// named is a hop with the name that it has on spans.
+type named struct{ hop, as hop }
+
 // maxPaths is the number of places in call trees after which a judge forgets those
 // it has met.
 const maxPaths = 1 << 14
 
 func newJudge(config *Config, names *hopNames) *judge {
 	j := &judge{
-		config: config, settings: config.settings(), names: names,
+		config: config, names: names,
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
+	j.request.Settings = config.settings()
 	j.report = func(f finding.Finding) {
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
@@ -115,8 +118,8 @@ func (j *judge) read(traces ptrace.Traces) {
 
 // worthJudging tells whether a span can give a rule something to look at.
 func worthJudging(s *trace.Span) bool {
-	_, known := finding.Left(s)
-	return known || s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
+	return s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
+		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
 }
 
 // group orders the spans of the traces that are judged by trace.
@@ -172,10 +175,10 @@ func (j *judge) judgeBelow(entry int32, partial bool) {
 		return
 	}
 	j.tree.Build(t, entry, j.paths, nil)
-	j.request = finding.NewRequest(&j.tree, nil, j.settings)
+	j.request.Reset(&j.tree, nil)
 	for i, rule := range flagging {
 		j.rule = i
-		rule.Check(j.request, j.report)
+		rule.Check(&j.request, j.report)
 	}
 	j.writeAll(entry, partial)
 }
@@ -183,61 +186,40 @@ func (j *judge) judgeBelow(entry int32, partial bool) {
 // writeAll sets the attributes of all spans at and below entry.
 func (j *judge) writeAll(entry int32, partial bool) {
 	t := &j.trace
-	number, of := j.request.Numbers()
 	calls := j.tree.Calls
-	// Calls stand in preorder like the spans below: each span belongs to the call
-	// it is a half of, or else to that of its parent.
-	own := zeroed(j.own, len(t.Spans))
+	// A span belongs to the call it is a half of, or else to that of its parent.
+	j.own = zeroed(j.own, len(t.Spans))
 	for i := range calls {
-		own[calls[i].Span], own[calls[i].Callee] = int32(i)+1, int32(i)+1
+		j.own[calls[i].Span], j.own[calls[i].Callee] = int32(i)+1, int32(i)+1
 	}
-	j.own = own
 	j.stack = append(j.stack[:0], visit{entry, 0})
 	for len(j.stack) > 0 {
 		at := j.stack[len(j.stack)-1]
 		j.stack = j.stack[:len(j.stack)-1]
-		isHalf := own[at.span] > 0
-		if isHalf {
-			at.call = own[at.span] - 1
+		half := j.own[at.span] > 0
+		if half {
+			at.call = j.own[at.span] - 1
 		}
-		v := verdict{span: at.span, partial: partial}
-		if s := &t.Spans[at.span]; isHalf || s.Kind != trace.KindInternal {
-			v.hop = j.hopOf(at.call)
-		}
-		if of != nil && of[at.call] > 1 && isHalf {
-			v.attempt = number[at.call]
-		}
-		j.write(v)
+		j.write(at, half, partial)
 		for _, c := range t.Children(at.span) {
 			j.stack = append(j.stack, visit{c, at.call})
 		}
 	}
 }
 
-// hopOf names a call. What the callee calls itself comes before what its caller
-// calls it.
+// hopOf names a call.
 func (j *judge) hopOf(call int32) *hop {
-	c := &j.tree.Calls[call]
-	if n := int(c.Path) + 1; n > len(j.hops) {
-		j.hops = append(j.hops, make([]*hop, n-len(j.hops))...)
+	var h hop
+	h.caller, h.callee, h.operation = j.request.Names(call)
+	path := int(j.tree.Calls[call].Path)
+	if path >= len(j.hops) {
+		j.hops = append(j.hops, make([]named, path+1-len(j.hops))...)
 	}
-	if known := j.hops[c.Path]; known != nil {
-		return known
+	at := &j.hops[path]
+	if at.hop != h || at.as == (hop{}) {
+		at.hop, at.as = h, j.names.admit(h)
 	}
-	exit, callee := &j.trace.Spans[c.Span], &j.trace.Spans[c.Callee]
-	h := hop{callee: callee.Desc.Service, operation: callee.Desc.Operation}
-	switch {
-	case exit.Kind == trace.KindClient || exit.Kind == trace.KindProducer:
-		h.caller = exit.Desc.Service
-		if c.Span == c.Callee {
-			h.callee = exit.Desc.Peer
-		}
-	case c.Parent >= 0:
-		h.caller = j.trace.Spans[j.tree.Calls[c.Parent].Callee].Desc.Service
-	}
-	h = j.names.admit(h)
-	j.hops[c.Path] = &h
-	return &h
+	return &at.as
 }
 
 // zeroed returns n zeros, in the memory of s where that suffices.

@@ -30,10 +30,11 @@ const (
 	reasonNoBudget   reason = iota // nothing says what was left
 	reasonNoDuration               // no start, no end, or an end before the start
 	reasonNoID                     // the trace id or the span id is zero
+	reasonDetached                 // nobody waits for it
 	reasons
 )
 
-var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id"}
+var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id", "detached"}
 
 // flagging are the rules that flag spans; a bit of a flag set is an index into it.
 var flagging = func() (rules []*finding.Rule) {

@@ -12,73 +12,80 @@ import (
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
-// verdict is what is known of a span beyond its own attributes.
-type verdict struct {
-	span    int32
-	hop     *hop // nil: it is no call
-	attempt int64
-	partial bool
-}
-
 // write sets the attributes of a span: what was left at its end, its share of the
-// budget, the hop, and the flags. What the service stamped stays as it is.
-func (j *judge) write(v verdict) {
-	s := &j.trace.Spans[v.span]
-	flags := j.flags[v.span]
+// budget, the hop, and the flags. What the service stamped stays as it is. half
+// tells that it is a half of its call, and not a part of one, such as an attempt.
+func (j *judge) write(at visit, half, partial bool) {
+	s := &j.trace.Spans[at.span]
+	flags := j.flags[at.span]
 	if s.Is(trace.FlagUnmeasured) {
 		j.counts.unjudged[reasonNoDuration]++
 		return
 	}
-	left, known := finding.Left(s)
+	if !j.request.Judged(at.call) {
+		j.counts.unjudged[reasonDetached]++
+		return
+	}
+	spent, known := j.request.Spent(at.call, at.span)
+	if !half && !spent.LeftKnown {
+		known = false // the plan speaks of the call
+	}
 	if !known && flags == 0 {
 		j.counts.unjudged[reasonNoBudget]++
 		return
 	}
 	span := j.from[s.Ref]
 	attrs := span.Attributes()
-	// At most eleven attributes are set, and the map grows once.
-	attrs.EnsureCapacity(attrs.Len() + 11)
+	attrs.EnsureCapacity(attrs.Len() + mostSet)
 	if known {
-		j.writeFigures(attrs, s, left)
+		j.writeSpent(attrs, s, spent)
 	}
-	if v.hop != nil {
-		putText(attrs, attr.Caller, v.hop.caller)
-		putText(attrs, attr.Callee, v.hop.callee)
-		putText(attrs, attr.Operation, v.hop.operation)
+	if half || s.Kind != trace.KindInternal {
+		h := j.hopOf(at.call)
+		putText(attrs, attr.Caller, h.caller)
+		putText(attrs, attr.Callee, h.callee)
+		putText(attrs, attr.Operation, h.operation)
 	}
-	if v.attempt > 0 {
-		attrs.PutInt(attr.Attempt, v.attempt)
+	if number, of := j.request.Attempt(at.call); of > 1 && half {
+		attrs.PutInt(attr.Attempt, number)
 	}
-	if v.partial {
+	if partial {
 		attrs.PutBool(attr.Partial, true)
 	} else {
 		attrs.Remove(attr.Partial) // of a Collector that had seen less
 	}
 	if flags != 0 {
-		j.writeFlags(span, flags, j.after[v.span])
+		j.writeFlags(span, flags, j.after[at.span])
 	}
 }
 
-// writeFigures sets what follows from what was left at the start of the span.
-func (j *judge) writeFigures(attrs pcommon.Map, s *trace.Span, left int64) {
-	if s.Stamp.HasRemaining {
+// mostSet is how many attributes one span can get, so that their map grows once.
+const mostSet = 13
+
+// writeSpent sets what is known of the budget of a span.
+func (j *judge) writeSpent(attrs pcommon.Map, s *trace.Span, spent finding.Spent) {
+	switch {
+	case !spent.LeftKnown:
+		j.counts.judged[sourcePlan]++
+	case s.Stamp.HasRemaining:
 		j.counts.judged[sourceStamped]++
-	} else {
+	default:
 		j.counts.judged[sourceDerived]++
-		attrs.PutDouble(attr.RemainingStart, seconds(left))
+		attrs.PutDouble(attr.RemainingStart, seconds(spent.Left+s.Duration))
 		if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
 			source.SetStr(attr.SourceDerived)
 		}
 	}
-	end := left - s.Duration
-	if stamped, set := attrs.GetOrPutEmpty(attr.RemainingEnd); !set || stamped.Type() != pcommon.ValueTypeDouble {
-		stamped.SetDouble(seconds(end))
+	if spent.LeftKnown {
+		if stamped, set := attrs.GetOrPutEmpty(attr.RemainingEnd); !set || stamped.Type() != pcommon.ValueTypeDouble {
+			stamped.SetDouble(seconds(spent.Left))
+		}
 	}
-	if left > 0 {
-		attrs.PutDouble(attr.Utilization, float64(s.Duration)/float64(left))
+	if spent.Budget > 0 {
+		attrs.PutDouble(attr.Utilization, spent.Utilization)
 	}
-	if limit := s.Stamp.Limit; limit > 0 {
-		attrs.PutDouble(attr.Consumed, float64(limit-end)/float64(limit))
+	if s.Stamp != nil && s.Stamp.Limit > 0 {
+		attrs.PutDouble(attr.Consumed, spent.Consumed)
 	}
 }
 
