@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 	"github.com/latencybudget/latencybudget/internal/otlp"
 	"github.com/latencybudget/latencybudget/propagation/attr"
@@ -74,9 +75,11 @@ func newJudge(config *Config, names *hopNames) *judge {
 	return j
 }
 
-// judge sets the attributes of the spans of a batch, and returns what it did.
-func (j *judge) judge(traces ptrace.Traces) counts {
+// judge sets the attributes of the spans of a batch, and returns what it did. A nil
+// plan is none.
+func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts = counts{}
+	j.request.Plan = budgets
 	j.read(traces)
 	j.group()
 	for i := range j.traces {
@@ -111,15 +114,25 @@ func (j *judge) read(traces ptrace.Traces) {
 		j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, last)
 		g := &j.traces[last]
 		g.count++
-		g.judged = g.judged || worthJudging(s)
+		g.judged = g.judged || j.worthJudging(s)
 	})
 	j.counts.unjudged[reasonNoID] += int64(traces.SpanCount() - len(j.spans))
 }
 
 // worthJudging tells whether a span can give a rule something to look at.
-func worthJudging(s *trace.Span) bool {
-	return s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
-		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
+func (j *judge) worthJudging(s *trace.Span) bool {
+	if s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
+		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled {
+		return true
+	}
+	if j.request.Plan == nil {
+		return false
+	}
+	_, planned := j.request.Plan.Find("", s.Desc.Service, s.Desc.Operation)
+	if !planned && s.Desc.Peer != "" {
+		_, planned = j.request.Plan.Find("", s.Desc.Peer, s.Desc.Operation)
+	}
+	return planned
 }
 
 // group orders the spans of the traces that are judged by trace.

@@ -46,6 +46,9 @@ func (j *judge) write(at visit, half, partial bool) {
 		putText(attrs, attr.Callee, h.callee)
 		putText(attrs, attr.Operation, h.operation)
 	}
+	if _, planned := j.request.Planned(at.call); planned && half {
+		attrs.PutStr(attr.PlanRevision, j.request.Plan.Revision())
+	}
 	if number, of := j.request.Attempt(at.call); of > 1 && half {
 		attrs.PutInt(attr.Attempt, number)
 	}
