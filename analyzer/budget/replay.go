@@ -31,7 +31,7 @@ type Effect struct {
 	Miss     float64 // over the budget
 	Violated float64 // over the budget or cut
 	FalseCut float64 // cut although within the budget: Violated - Miss
-	Degraded float64 // answered without at least one degradable hop
+	Degraded float64 // not cut, but answered without at least one degradable hop
 
 	// Executed is the time that the spans of a request ran, Saved what a limit
 	// spared, and Wasted what ran in violated requests. Executed and Saved make
@@ -95,11 +95,10 @@ func replay(rows *profile.Rows, parts *partition, budget float64, regimes []regi
 		t.executed += executed
 		t.saved += total - executed
 		miss, cut := o.duration > budget, o.hop >= 0
-		if o.degraded {
-			t.degraded++
-		}
 		if cut {
 			t.cut[o.hop]++
+		} else if o.degraded {
+			t.degraded++
 		}
 		if miss {
 			t.miss++

@@ -321,7 +321,7 @@ func TestDegradedCallsShortenTheRequest(t *testing.T) {
 			limits(80, 18, noLimit, noLimit, 10, noLimit),
 			// c is cut at 32
 			Effect{
-				Degraded: 1, Violated: 1, FalseCut: 1, Executed: 32 + 18 + 16 + 18 + 10, Wasted: 32 + 18 + 16 + 18 + 10,
+				Violated: 1, FalseCut: 1, Executed: 32 + 18 + 16 + 18 + 10, Wasted: 32 + 18 + 16 + 18 + 10,
 				Saved: 68 + 30 + 20 + 4 + 4, Cut: []float64{0, 0, 0, 0, 1, 0},
 			},
 		},
@@ -344,7 +344,7 @@ func TestDegradedCallsShortenTheRequest(t *testing.T) {
 	passed.Propagate = true
 	p.Hops[0].Tail, p.Hops[4].Floor = 50, 8
 	want := Effect{
-		Requests: 1, Degraded: 1, Miss: 1, Violated: 1, Executed: 42 + 38 + 36 + 18, Wasted: 42 + 38 + 36 + 18,
+		Requests: 1, Miss: 1, Violated: 1, Executed: 42 + 38 + 36 + 18, Wasted: 42 + 38 + 36 + 18,
 		Saved: 58 + 10 + 14 + 4, Early: 38, Cut: []float64{0, 0, 0, 0, 1, 0},
 	}
 	if diff := cmp.Diff(want, p.Replay(requests(recorded), 80, passed)); diff != "" {
