@@ -59,35 +59,43 @@ func TestReplayOfOneRequest(t *testing.T) {
 		want     Effect
 	}{
 		{
-			"b is cut at 70", 80, []float64{80, 50, 30},
+			"b is cut at 70", 80,
+			[]float64{80, 50, 30},
 			Effect{Miss: 1, Violated: 1, Executed: 140, Saved: 50, Wasted: 140, Early: 10, Cut: []float64{0, 0, 1}},
 		},
 		{
-			"today nothing is cut", 80, []float64{noLimit, noLimit, noLimit},
+			"today nothing is cut", 80,
+			[]float64{noLimit, noLimit, noLimit},
 			Effect{Miss: 1, Violated: 1, Executed: 190, Wasted: 190, Cut: []float64{0, 0, 0}},
 		},
 		{
-			"deadline only", 80, []float64{80, noLimit, noLimit},
+			"deadline only", 80,
+			[]float64{80, noLimit, noLimit},
 			Effect{Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160, Cut: []float64{1, 0, 0}},
 		},
 		{
-			"the deadline cuts before a later timeout", 80, []float64{80, noLimit, 45},
+			"the deadline cuts before a later timeout", 80,
+			[]float64{80, noLimit, 45},
 			Effect{Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160, Cut: []float64{1, 0, 0}},
 		},
 		{
-			"of two at once the smaller index fails", 80, []float64{80, noLimit, 40},
+			"of two at once the smaller index fails", 80,
+			[]float64{80, noLimit, 40},
 			Effect{Miss: 1, Violated: 1, Executed: 160, Saved: 30, Wasted: 160, Cut: []float64{1, 0, 0}},
 		},
 		{
-			"without a deadline a late cut is not early", 80, []float64{noLimit, noLimit, 45},
+			"without a deadline a late cut is not early", 80,
+			[]float64{noLimit, noLimit, 45},
 			Effect{Miss: 1, Violated: 1, Executed: 170, Saved: 20, Wasted: 170, Cut: []float64{0, 0, 1}},
 		},
 		{
-			"a good request is cut", 100, []float64{100, 39, noLimit},
+			"a good request is cut", 100,
+			[]float64{100, 39, noLimit},
 			Effect{Violated: 1, FalseCut: 1, Executed: 78, Saved: 112, Wasted: 78, Cut: []float64{0, 1, 0}},
 		},
 		{
-			"limits that are just met cut nothing", 100, []float64{100, 40, 50},
+			"limits that are just met cut nothing", 100,
+			[]float64{100, 40, 50},
 			Effect{Executed: 190, Cut: []float64{0, 0, 0}},
 		},
 	} {
