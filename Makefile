@@ -39,6 +39,7 @@ $(GOLANGCI):
 .PHONY: generate
 generate: ## Write everything that is generated and committed.
 	go generate ./...
+	go -C dashboards/gen generate ./...
 
 .PHONY: check
 check: lint race current ## All that must hold before a merge: lint, tests with -race, generated files current.
