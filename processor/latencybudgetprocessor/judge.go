@@ -80,8 +80,15 @@ func newJudge(config *Config, names *hopNames) *judge {
 func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts = counts{}
 	j.request.Plan = budgets
-	j.read(traces)
-	j.group()
+	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
+	clear(j.number)
+	identified := j.choose(traces)
+	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - identified)
+	if len(j.traces) > 0 || budgets != nil {
+		j.read(traces)
+		j.group()
+	}
+	j.counts.unjudged[reasonNoBudget] = int64(identified - len(j.spans))
 	for i := range j.traces {
 		if g := &j.traces[i]; g.judged {
 			j.judgeTrace(j.order[g.first : g.first+g.count])
@@ -94,29 +101,63 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	return j.counts
 }
 
-// read fills spans and counts them by trace.
+// choose numbers the traces in which a span may tell what there is to judge, and
+// counts the spans that have ids. In many systems most batches have no such
+// trace, so this is what the processor costs them.
+func (j *judge) choose(traces ptrace.Traces) (identified int) {
+	for _, resource := range traces.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, s := range scope.Spans().All() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+					continue
+				}
+				identified++
+				if j.request.Plan == nil && j.reader.Telling(s) { // with a plan any span may be a hop of it
+					j.numberOf(trace.TraceID(s.TraceID()))
+				}
+			}
+		}
+	}
+	return identified
+}
+
+// numberOf is the number of a trace, which gets one if it has none yet.
+func (j *judge) numberOf(id trace.TraceID) int32 {
+	n, known := j.number[id]
+	if !known {
+		n = int32(len(j.traces))
+		j.number[id] = n
+		j.traces = append(j.traces, group{})
+	}
+	return n
+}
+
+// read fills spans with those of the chosen traces, and counts them by trace.
 func (j *judge) read(traces ptrace.Traces) {
 	j.reader.Reset()
-	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
-	clear(j.number)
-	last := int32(-1) // neighbours often belong to one trace
-	j.reader.Read(traces, func(s *trace.Span, from ptrace.Span) {
+	var want func(trace.TraceID) bool
+	if j.request.Plan == nil {
+		var last trace.TraceID // neighbours often belong to one trace
+		var chosen bool
+		want = func(id trace.TraceID) bool {
+			if id != last {
+				last = id
+				_, chosen = j.number[id]
+			}
+			return chosen
+		}
+	}
+	last := int32(-1)
+	j.reader.Read(traces, want, func(s *trace.Span, from ptrace.Span) {
 		s.Ref = int32(len(j.spans))
 		if last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
-			n, known := j.number[s.TraceID]
-			if !known {
-				n = int32(len(j.traces))
-				j.number[s.TraceID] = n
-				j.traces = append(j.traces, group{})
-			}
-			last = n
+			last = j.numberOf(s.TraceID)
 		}
 		j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, last)
 		g := &j.traces[last]
 		g.count++
 		g.judged = g.judged || j.worthJudging(s)
 	})
-	j.counts.unjudged[reasonNoID] += int64(traces.SpanCount() - len(j.spans))
 }
 
 // worthJudging tells whether a span can give a rule something to look at.
