@@ -72,7 +72,7 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	// The map grows once, and no more than it must.
 	attrs.EnsureCapacity(attrs.Len() +
 		count(v.spent.LeftKnown, v.spent.Budget > 0, limited, derived, derived, v.planned, v.attempt > 0, v.partial) +
-		v.hop.parts() + 3*count(v.flags != 0))
+		v.hop.parts() + 4*count(v.flags != 0))
 
 	if derived {
 		attrs.PutDouble(attr.RemainingStart, seconds(v.spent.Left+s.Duration))
@@ -109,6 +109,8 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	}
 	if v.flags != 0 {
 		j.setFlags(span, v.flags, v.after)
+	} else {
+		attrs.Remove(attr.Findings) // likewise
 	}
 	switch {
 	case derived:
@@ -135,7 +137,7 @@ func count(facts ...bool) (n int) {
 // setFlags adds the flags of rules to those that the service set.
 func (j *judge) setFlags(span ptrace.Span, flags uint32, after int64) {
 	attrs := span.Attributes()
-	j.merged = j.merged[:0]
+	j.found, j.merged = j.found[:0], j.merged[:0]
 	if stamped, set := attrs.Get(attr.Flags); set && stamped.Type() == pcommon.ValueTypeSlice {
 		for _, v := range stamped.Slice().All() {
 			if v.Type() == pcommon.ValueTypeStr {
@@ -148,7 +150,7 @@ func (j *judge) setFlags(span ptrace.Span, flags uint32, after int64) {
 			continue
 		}
 		j.counts.flags[i]++
-		j.merged = append(j.merged, rule.Flag)
+		j.found = append(j.found, rule.Flag)
 		switch rule.Flag {
 		case attr.FlagWorkAfterDeadline:
 			attrs.PutDouble(attr.WorkAfter, seconds(after))
@@ -156,9 +158,12 @@ func (j *judge) setFlags(span ptrace.Span, flags uint32, after int64) {
 			attrs.PutBool(attr.Reset, true)
 		}
 	}
+	slices.Sort(j.found)
+	putFlags(attrs, attr.Findings, j.found)
+	j.merged = append(j.merged, j.found...)
 	slices.Sort(j.merged)
 	j.merged = slices.Compact(j.merged)
-	putFlags(attrs, j.merged)
+	putFlags(attrs, attr.Flags, j.merged)
 	if j.config.FlaggedEvent {
 		putEvent(span, j.merged)
 	}
@@ -171,18 +176,18 @@ const flaggedEvent = "latency_budget.flagged"
 func putEvent(span ptrace.Span, flags []string) {
 	for _, e := range span.Events().All() {
 		if e.Name() == flaggedEvent {
-			putFlags(e.Attributes(), flags)
+			putFlags(e.Attributes(), attr.Flags, flags)
 			return
 		}
 	}
 	event := span.Events().AppendEmpty()
 	event.SetName(flaggedEvent)
 	event.SetTimestamp(span.EndTimestamp())
-	putFlags(event.Attributes(), flags)
+	putFlags(event.Attributes(), attr.Flags, flags)
 }
 
-func putFlags(attrs pcommon.Map, flags []string) {
-	list := attrs.PutEmptySlice(attr.Flags)
+func putFlags(attrs pcommon.Map, key string, flags []string) {
+	list := attrs.PutEmptySlice(key)
 	list.EnsureCapacity(len(flags))
 	for _, f := range flags {
 		list.AppendEmpty().SetStr(f)
