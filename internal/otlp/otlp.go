@@ -25,6 +25,7 @@ type Reader struct {
 	attrs, res, scope trace.Attributes
 	text              []byte
 	stamps            []trace.Stamp
+	current           trace.Span // what visit gets
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
@@ -45,7 +46,7 @@ func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit
 	if r.interner == nil {
 		r.Reset()
 	}
-	var span trace.Span
+	span := &r.current
 	for _, resource := range traces.ResourceSpans().All() {
 		var res trace.Resource
 		known := false // res is that of the resource: often none of its spans is wanted
@@ -61,11 +62,11 @@ func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit
 					r.setAll(&r.res, resource.Resource().Attributes())
 					res, known = r.res.Resource(r.cache), true
 				}
-				r.span(&span, s, res)
+				r.span(span, s, res)
 				if r.scope.TailSampled() {
 					span.Flags |= trace.FlagTailSampled
 				}
-				visit(&span, s)
+				visit(span, s)
 			}
 		}
 	}

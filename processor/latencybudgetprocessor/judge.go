@@ -26,6 +26,11 @@ type judge struct {
 	of     []int32       // number of the trace, by span
 	number map[trace.TraceID]int32
 	traces []group
+	last   int32         // number of the trace of the last span: neighbours often share it
+	lastID trace.TraceID // that isChosen was asked for
+	chosen bool          // what it said
+	want   func(trace.TraceID) bool
+	keep   func(*trace.Span, ptrace.Span)
 	order  []int32 // spans of the traces that are judged, by trace
 
 	// The trace, and the request in it, that is being judged.
@@ -67,6 +72,7 @@ func newJudge(config *Config, names *hopNames) *judge {
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
 	j.request.Settings = config.settings()
+	j.want, j.keep = j.isChosen, j.add // once: they are values on the heap
 	j.report = func(f finding.Finding) {
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
@@ -136,29 +142,33 @@ func (j *judge) numberOf(id trace.TraceID) int32 {
 // read fills spans with those of the chosen traces, and counts them by trace.
 func (j *judge) read(traces ptrace.Traces) {
 	j.reader.Reset()
-	var want func(trace.TraceID) bool
-	if j.request.Plan == nil {
-		var last trace.TraceID // neighbours often belong to one trace
-		var chosen bool
-		want = func(id trace.TraceID) bool {
-			if id != last {
-				last = id
-				_, chosen = j.number[id]
-			}
-			return chosen
-		}
+	j.last, j.lastID, j.chosen = -1, trace.TraceID{}, false
+	want := j.want
+	if j.request.Plan != nil {
+		want = nil
 	}
-	last := int32(-1)
-	j.reader.Read(traces, want, func(s *trace.Span, from ptrace.Span) {
-		s.Ref = int32(len(j.spans))
-		if last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
-			last = j.numberOf(s.TraceID)
-		}
-		j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, last)
-		g := &j.traces[last]
-		g.count++
-		g.judged = g.judged || j.worthJudging(s)
-	})
+	j.reader.Read(traces, want, j.keep)
+}
+
+// isChosen tells whether a trace has a number.
+func (j *judge) isChosen(id trace.TraceID) bool {
+	if id != j.lastID {
+		j.lastID = id
+		_, j.chosen = j.number[id]
+	}
+	return j.chosen
+}
+
+// add takes a span into the batch.
+func (j *judge) add(s *trace.Span, from ptrace.Span) {
+	s.Ref = int32(len(j.spans))
+	if j.last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
+		j.last = j.numberOf(s.TraceID)
+	}
+	j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, j.last)
+	g := &j.traces[j.last]
+	g.count++
+	g.judged = g.judged || j.worthJudging(s)
 }
 
 // worthJudging tells whether a span can give a rule something to look at.
