@@ -153,6 +153,7 @@ func (b *bridge) span(s ptrace.Span, res trace.Resource) trace.Span {
 	b.setText(&b.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
 	b.setAll(&b.attrs, s.Attributes())
 	b.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
+	b.setText(&b.attrs, trace.AttrStatusMessage, s.Status().Message())
 	b.follow(&out, s.Links())
 	b.attrs.Describe(&out, res, b.cache)
 	return out

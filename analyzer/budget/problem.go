@@ -56,6 +56,7 @@ type Hop struct {
 	// Weight is what a proportional strategy goes by: the unconditional P99 (or
 	// another quantile), where a request without the call counts as 0.
 	Weight float64
+	Median float64 // unconditional: 0 where under half of the requests make the call
 	P50    float64 // of the calls that were made
 	P99    float64 // of the calls that were made
 
@@ -122,6 +123,9 @@ type Problem struct {
 	Quantum float64
 	// Kappa limits a cap to Kappa times the hop's P99; 0 for no such limit.
 	Kappa float64
+	// Training are the requests behind the quantiles, for the strategies that
+	// learn from whole requests; nil where there are none.
+	Training *Training
 }
 
 // planned returns which hops get a budget, in the memory of buffer.
@@ -151,6 +155,7 @@ type Options struct {
 // for are excluded, with everything below them.
 func NewProblem(p *profile.Profile, o Options) *Problem {
 	problem := structure(p, o)
+	problem.Training = newTraining(p)
 	level := o.percentile()
 	for i := range problem.Hops {
 		from := &p.Hops[i]
@@ -158,11 +163,12 @@ func NewProblem(p *profile.Profile, o Options) *Problem {
 			p50:       value(from.Duration, quantile.P50),
 			p99:       value(from.Duration, quantile.P99),
 			weight:    value(from.Unconditional, level),
+			median:    value(from.Unconditional, quantile.P50),
 			tail:      value(from.Tail, quantile.P50),
 			selfCount: int(from.Self.EffN()),
 		}
 		if from.Unconditional.N() == 0 {
-			q.weight = value(from.Duration, level)
+			q.weight, q.median = value(from.Duration, level), q.p50
 		}
 		for k := range q.self {
 			q.self[k] = value(from.Self, selfLevel(k))
@@ -214,7 +220,8 @@ func structure(p *profile.Profile, o Options) *Problem {
 // quantiles are what a set of requests says about a hop, in ns.
 type quantiles struct {
 	p50, p99  int64
-	weight    int64
+	weight    int64 // unconditional, like the median
+	median    int64
 	self      [selfLevels]int64
 	selfCount int
 	tail      int64
@@ -227,6 +234,7 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 	h.P50 = float64(max(q.p50, from.Resolution))
 	h.P99 = float64(max(q.p99, from.Resolution))
 	h.Weight = float64(max(q.weight, from.Resolution, leastWeight))
+	h.Median = min(float64(q.median), h.Weight)
 	if i > 0 { // the endpoint's budget is a promise: what it takes today is no bound for it
 		h.Floor = h.P50
 	}

@@ -20,6 +20,9 @@ type Solution struct {
 	// Feasible tells whether the budget holds the floors and the medians of own
 	// time. Where it does not, there are no shares, no caps and no worst case.
 	Feasible bool
+	// Strategy is the name of the one that made the split: another than was
+	// asked for where that one lacks data, which Warnings then says.
+	Strategy string
 	// MinBudget is the least feasible budget, rounded up to the quantum.
 	MinBudget float64
 	// Binding are the hops of the chain that sets MinBudget, parents before
@@ -96,23 +99,28 @@ type solver struct {
 	preds   []int32
 	predsOf []int32 // by position in kids
 
-	least    []float64 // effective floors at the level in use
-	median   []float64 // the same with own time at P50
-	most     []float64 // effective limits
-	pooled   []float64
-	base     []float64
-	weight   []float64
-	sets     []uint64
-	required []uint64
-	filling  filling
+	level  int       // percentile at which own time is reserved
+	least  []float64 // effective floors at that level
+	median []float64 // the same with own time at P50
+	most   []float64 // effective limits
+	pooled []float64
+	base   []float64
+	weight []float64
+	box    []float64 // what a strategy wants every hop to have
+
+	quantiles []float64 // by hop and level, see tabulate; empty until they are needed
+	sets      []uint64
+	required  []uint64
+	filling   filling
 }
 
 // reset prepares for problem p.
 func (s *solver) reset(p *Problem) {
 	s.p = p
+	s.quantiles = s.quantiles[:0]
 	n := len(p.Hops)
 	s.planned = p.planned(s.planned)
-	for _, f := range []*[]float64{&s.least, &s.median, &s.most, &s.pooled, &s.base, &s.weight} {
+	for _, f := range []*[]float64{&s.least, &s.median, &s.most, &s.pooled, &s.base, &s.weight, &s.box} {
 		*f = slices.Grow((*f)[:0], n)[:n]
 	}
 	s.kidsOf = slices.Grow(s.kidsOf[:0], n+1)[:n+1]
@@ -235,6 +243,7 @@ func (s *solver) solve(budget float64, strategy Strategy, out *Solution) {
 	clear(out.OnSaturatedChain)
 	out.Binding, out.Warnings = out.Binding[:0], out.Warnings[:0]
 	out.Feasible, out.MinBudget, out.SelfLevel, out.WorstCase = false, 0, 0, 0
+	out.Strategy = ""
 	if n == 0 {
 		return
 	}
@@ -249,7 +258,8 @@ func (s *solver) solve(budget float64, strategy Strategy, out *Solution) {
 		return
 	}
 	out.Feasible = true
-	out.SelfLevel = s.selfLevel(budget)
+	s.level = s.selfLevel(budget)
+	out.SelfLevel = s.level
 	if out.SelfLevel < maxSelfLevel {
 		out.Warnings = append(out.Warnings, Warning{0, fmt.Sprintf("tight: own time reserved at P%d", out.SelfLevel)})
 	}
@@ -258,18 +268,23 @@ func (s *solver) solve(budget float64, strategy Strategy, out *Solution) {
 			continue
 		}
 		h := &s.p.Hops[i]
-		s.base[i], s.weight[i] = strategy.Demand(h)
 		s.most[i] = max(h.limit(budget), s.least[i])
 		if limit := h.limit(budget); limit < s.least[i] {
 			out.Warnings = append(out.Warnings, Warning{i, limitText(h, limit, s.least[i])})
 		}
 	}
 
-	s.partition(budget, out.SelfLevel, s.most, out.RawShare, out)
+	used, lacking := strategy.demand(s, budget)
+	out.Strategy = used.Name()
+	if lacking != "" {
+		out.Warnings = slices.Insert(out.Warnings, 0, Warning{0, lacking})
+	}
+
+	s.partition(budget, s.most, out.RawShare, out)
 	if s.p.Quantum > 0 {
 		// Again from the top, so that the rounded children of every hop fit in
 		// its rounded share.
-		s.partition(budget, out.SelfLevel, out.RawShare, out.Share, nil)
+		s.partition(budget, out.RawShare, out.Share, nil)
 	} else {
 		copy(out.Share, out.RawShare)
 	}
@@ -305,7 +320,7 @@ func (s *solver) selfLevel(budget float64) int {
 
 // partition fills share from the top down. Details, if any, receive reserves and
 // saturated chains; without them every share is rounded before it is split.
-func (s *solver) partition(budget float64, level int, limit, share []float64, details *Solution) {
+func (s *solver) partition(budget float64, limit, share []float64, details *Solution) {
 	share[0] = budget
 	f := &s.filling
 	for n := range s.p.Hops {
@@ -313,7 +328,7 @@ func (s *solver) partition(budget float64, level int, limit, share []float64, de
 		if !s.planned[n] || len(c.hops) == 0 {
 			continue
 		}
-		reserve := s.p.Hops[n].reserve(share[n], level)
+		reserve := s.p.Hops[n].reserve(share[n], s.level)
 		room := max(share[n]-reserve, 0)
 		gather(f.floor, &c, s.least)
 		gather(f.cap, &c, limit)

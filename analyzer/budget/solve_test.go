@@ -150,21 +150,15 @@ func TestRawSharesAreNotRounded(t *testing.T) {
 	}
 }
 
-// spread is a strategy whose bases may not fit.
-type spread struct{}
-
-func (spread) Name() string                         { return "spread" }
-func (spread) Demand(h *Hop) (base, weight float64) { return h.P50, h.P99 - h.P50 }
-
 func TestBasesThatDoNotFitAreCompressed(t *testing.T) {
-	p := endpoint(Hop{P50: 60, P99: 100, SelfCount: 99}, Hop{P50: 40, P99: 400, SelfCount: 99, After: []int{1}})
+	p := endpoint(Hop{Median: 60, Weight: 100, SelfCount: 99}, Hop{Median: 40, Weight: 400, SelfCount: 99, After: []int{1}})
 	for budget, want := range map[float64][]float64{
 		50:  {50, 30, 20},    // the bases in proportion
 		100: {100, 60, 40},   // the bases
 		140: {140, 64, 76},   // and a tenth of each spread
 		500: {500, 100, 400}, // the whole spreads
 	} {
-		if diff := cmp.Diff(want, Solve(p, budget, spread{}).Share, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+		if diff := cmp.Diff(want, Solve(p, budget, P50Spread{}).Share, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 			t.Errorf("budget %v: %s", budget, diff)
 		}
 	}
@@ -338,7 +332,7 @@ func TestStrategyNamed(t *testing.T) {
 			t.Errorf("%s: %v, %v", s.Name(), got, err)
 		}
 	}
-	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop or equal") {
+	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop, equal, p50spread or eqq") {
 		t.Errorf("error %v does not name the strategies", err)
 	}
 }

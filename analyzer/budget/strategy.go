@@ -12,13 +12,16 @@ import (
 type Strategy interface {
 	// Name is the value of --strategy.
 	Name() string
-	// Demand returns base and weight of a hop, both >= 0 and in any unit that
-	// is the same for all hops of a problem. It is a pure function of the hop.
-	Demand(h *Hop) (base, weight float64)
+	// demand fills in base and weight of every hop that gets a budget, both >= 0
+	// and in a unit that is the same for all of them. Floors and limits at this
+	// budget of the endpoint, in ns, are known. It depends on the problem and
+	// the budget alone. A strategy that lacks the data it needs lets another
+	// decide: it returns the one that did, and what was lacking, a clause.
+	demand(s *solver, budget float64) (used Strategy, lacking string)
 }
 
 // Strategies are all strategies, the default first.
-var Strategies = []Strategy{P99Prop{}, Equal{}}
+var Strategies = []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}}
 
 // StrategyNamed returns the strategy with the given name. The error names the
 // valid ones.
@@ -30,5 +33,19 @@ func StrategyNamed(name string) (Strategy, error) {
 		}
 		names[i] = s.Name()
 	}
-	return nil, fmt.Errorf("strategy %q: want %s", name, strings.Join(names, " or "))
+	last := len(names) - 1
+	return nil, fmt.Errorf("strategy %q: want %s or %s", name, strings.Join(names[:last], ", "), names[last])
+}
+
+// orDefault lets the default decide where a strategy lacks data.
+func orDefault(s *solver, budget float64, lacking string) (Strategy, string) {
+	used, _ := Strategies[0].demand(s, budget)
+	return used, lacking + ": split by " + used.Name()
+}
+
+// each sets the demand of every hop that gets a budget to what of returns.
+func (s *solver) each(of func(h *Hop) (base, weight float64)) {
+	for _, i := range s.kids {
+		s.base[i], s.weight[i] = of(&s.p.Hops[i])
+	}
 }

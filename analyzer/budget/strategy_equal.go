@@ -8,5 +8,7 @@ var _ Strategy = Equal{}
 // Name returns "equal".
 func (Equal) Name() string { return "equal" }
 
-// Demand returns 0 and 1.
-func (Equal) Demand(*Hop) (base, weight float64) { return 0, 1 }
+func (e Equal) demand(s *solver, _ float64) (Strategy, string) {
+	s.each(func(*Hop) (base, weight float64) { return 0, 1 })
+	return e, ""
+}

@@ -10,5 +10,7 @@ var _ Strategy = P99Prop{}
 // Name returns "p99prop".
 func (P99Prop) Name() string { return "p99prop" }
 
-// Demand returns 0 and the hop's weight.
-func (P99Prop) Demand(h *Hop) (base, weight float64) { return 0, h.Weight }
+func (p P99Prop) demand(s *solver, _ float64) (Strategy, string) {
+	s.each(func(h *Hop) (base, weight float64) { return 0, h.Weight })
+	return p, ""
+}

@@ -245,7 +245,7 @@ func (f *forest) check(seed uint64) (feasible bool, err error) {
 	f.solver.reset(p)
 	least := f.leastBudget(p, 50)
 	budget := least * (0.95 + 2.2*rng.Float64())
-	strategy := Strategies[seed%2]
+	strategy := Strategies[seed%uint64(len(Strategies))]
 
 	f.solver.solve(budget, strategy, &f.got)
 	if want := least <= budget; f.got.Feasible != want || math.Abs(f.got.MinBudget-least) > relative*least {

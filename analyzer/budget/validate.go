@@ -258,8 +258,10 @@ func (p *partition) count(is func(r int) bool) []int {
 // is sorted once, with the fold in the low bits of its values, and walked once
 // with five counters.
 func (p *partition) train(from *profile.Profile, o Options) (problems [folds]*Problem) {
+	whole := newTraining(from)
 	for f := range problems {
 		problems[f] = structure(from, o)
+		problems[f].Training = whole.without(p.fold, uint8(f))
 	}
 	planned := problems[0].planned(nil)
 	median := []quantile.Level{quantile.P50}
@@ -292,7 +294,9 @@ func (p *partition) train(from *profile.Profile, o Options) (problems [folds]*Pr
 		if parent := from.Hops[h].Parent; parent >= 0 {
 			caller = rows.Duration[parent]
 		}
-		column.walk(weight, column.absent(rows.Duration[h], caller), func(f, _ int, v int64) { q[f].weight = v })
+		absent := column.absent(rows.Duration[h], caller)
+		column.walk(weight, absent, func(f, _ int, v int64) { q[f].weight = v })
+		column.walk(median, absent, func(f, _ int, v int64) { q[f].median = v })
 		column.sort(rows.Self[h], nil)
 		column.walk(own, nil, func(f, level int, v int64) { q[f].self[level] = v })
 		for f := range q {

@@ -28,6 +28,10 @@ func TestBudgetUtilization(t *testing.T) {
 	edge[0].end = 640                   // and 640 of 800
 	check(t, "budget-utilization", []example{
 		{"the hop that spent it, and the caller that names it", serial(), []string{">gateway 963 risk op", "gateway>risk 857"}},
+		{"who spent it itself names nobody", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 40, end: 85, stamp: budget(60)},
+		}, []string{">gateway 900"}},
 		{"the threshold itself is fine", edge, nil},
 		{"nothing left has no utilization", []span{{name: ">a", start: 0, end: 10, stamp: budget(0)}}, nil},
 		{"no attributes", []span{{name: ">a", start: 0, end: 10}}, nil},

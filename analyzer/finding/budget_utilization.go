@@ -9,8 +9,9 @@ import (
 
 var budgetUtilization = Rule{
 	Name: "budget-utilization", Severity: Warning, Flag: attr.FlagBudgetUtilization, Unit: PerMille,
-	Summary:   "A call used almost all that was left of the request's budget when it began.",
-	Formula:   "duration / remaining.start > 0.8. Of a caller's own calls the longest is named as the one that spent it.",
+	Summary: "A call used almost all that was left of the request's budget when it began.",
+	Formula: "duration / remaining.start > 0.8. Of a caller's own calls the longest is named as the one that spent it, if it " +
+		"took more than half of the time.",
 	Tolerance: "The threshold is a setting.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. Spans without budget attributes are not judged.",
@@ -29,7 +30,11 @@ var budgetUtilization = Rule{
 			if spenders == nil {
 				spenders = r.spenders()
 			}
-			report(Finding{Call: i, Span: span, Amount: perMille(used), By: r.name(spenders[i])})
+			by := ""
+			if s := spenders[i]; s >= 0 && r.tree.Calls[s].Duration() > r.span(span).Duration/2 {
+				by = r.name(s)
+			}
+			report(Finding{Call: i, Span: span, Amount: perMille(used), By: by})
 		})
 	},
 }
@@ -52,11 +57,8 @@ func (r *Request) spenders() []int32 {
 	return longest
 }
 
-// name is the callee and operation of a call; -1 has none.
+// name is the callee and operation of a call.
 func (r *Request) name(call int32) string {
-	if call < 0 {
-		return ""
-	}
 	d := r.span(r.tree.Calls[call].Callee).Desc
 	return trace.Key{Service: d.Service, Operation: d.Operation}.String()
 }

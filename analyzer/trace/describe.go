@@ -39,13 +39,14 @@ type AttrKey uint8
 
 // Attributes that readers set from fields which are no attributes in their format.
 const (
-	AttrPeerService AttrKey = iota + 1 // who is called, as the caller names it
-	AttrServiceName                    // who the emitting process is
-	AttrHostName                       // where it runs
-	AttrSpanKind                       // the kind as a word, in formats that have it as a tag
-	AttrError                          // the error tag of OpenTracing and Zipkin
-	AttrTraceState                     // the W3C tracestate header
-	AttrSpanName                       // the name of the span
+	AttrPeerService   AttrKey = iota + 1 // who is called, as the caller names it
+	AttrServiceName                      // who the emitting process is
+	AttrHostName                         // where it runs
+	AttrSpanKind                         // the kind as a word, in formats that have it as a tag
+	AttrError                            // the error tag of OpenTracing and Zipkin
+	AttrTraceState                       // the W3C tracestate header
+	AttrSpanName                         // the name of the span
+	AttrStatusMessage                    // what the status of the span says in words
 
 	attrRoute
 	attrURLTemplate
@@ -109,6 +110,8 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		return attrErrorType, true
 	case "otel.status_code":
 		return attrStatusCode, true
+	case "otel.status_description":
+		return AttrStatusMessage, true
 	case "grpc.status_code":
 		return attrGRPCStatus, true
 	case "messaging.system":
@@ -205,6 +208,8 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		}
 	case attrStatusCode:
 		a.SetStatus(foldEqual(v, "error"))
+	case AttrStatusMessage:
+		a.endedByContext(v)
 	case attrGRPCStatus:
 		a.endedBy(v)
 		if n, ok := parseInt(v); ok {
@@ -352,6 +357,18 @@ func (a *Attributes) endedBy(v []byte) {
 	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), string(v) == "504":
 		a.timedOut = true
 	case foldContains(v, "cancel"), string(v) == "499":
+		a.cancelled = true
+	}
+}
+
+// endedByContext looks for Go's words for a context that has ended, alone or at
+// the end of what was wrapped around them. The error type of a cancellation in
+// Go is *errors.errorString, which says nothing. Other free text is not judged.
+func (a *Attributes) endedByContext(v []byte) {
+	switch {
+	case bytes.HasSuffix(v, []byte("context deadline exceeded")):
+		a.timedOut = true
+	case bytes.HasSuffix(v, []byte("context canceled")):
 		a.cancelled = true
 	}
 }
