@@ -84,6 +84,16 @@ func (s *Sample) Merge(other *Sample) {
 	}
 }
 
+// Unweigh makes every value count once, whatever its threshold was.
+func (s *Sample) Unweigh() {
+	classes := s.classes
+	s.classes = nil
+	for i := range classes {
+		classes[i].threshold = 0
+		s.Merge(&Sample{classes: classes[i : i+1]})
+	}
+}
+
 // N returns how many values were added, zeros included.
 func (s *Sample) N() int {
 	n := 0
