@@ -31,7 +31,6 @@ func (a *analysis) split() error {
 		if err != nil {
 			return fmt.Errorf("endpoint %s %s: %w", p.Service, p.Operation, err)
 		}
-		a.findings(e)
 		a.report.Endpoints = append(a.report.Endpoints, *e)
 	}
 	for i, pattern := range a.patterns() {
@@ -113,6 +112,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e.judge()
 	e.moves()
 	e.replay(options, strategy)
+	e.findings(a, options.Floors)
 	e.warn(a, low)
 	if raised {
 		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
