@@ -40,6 +40,8 @@ type File struct {
 type whole struct {
 	paths    trace.Paths
 	inferred Inferred
+	sampling SamplingEvidence // of the traces with such a request
+	last     int              // trace that is in sampling already
 	census   [trace.SamplingKnown + 1]census // by what the traces say of their sampling
 }
 
@@ -128,7 +130,14 @@ func NewFile(b *trace.Builder, read, sealed trace.Notes, o FileOptions) (*File, 
 		for _, e := range entries {
 			key := EndpointOf(t.Spans[e].Desc)
 			candidates[key] = shortlist(candidates[key], c)
-			usable = f.count(&w, &t, e, key) || usable
+			if !f.count(&w, &t, e, key) {
+				continue
+			}
+			usable = true
+			if at := f.endpoints[key]; at.last != i+1 {
+				at.last = i + 1
+				at.sampling.add(samplingOf(&t))
+			}
 		}
 		if usable {
 			f.sampling.add(samplingOf(&t))
@@ -265,6 +274,7 @@ func MergeFiles(files []*File, o FileOptions) (*File, []error) {
 }
 
 func (e *whole) merge(o *whole) {
+	e.sampling.add(o.sampling)
 	e.inferred.Spans += o.inferred.Spans
 	e.inferred.Without += o.inferred.Without
 	mine := make([]int32, o.paths.Len()) // path of e for each path of o
@@ -347,16 +357,21 @@ func (f *File) Samples(id trace.TraceID, e Endpoint) bool {
 
 // Widen puts the counts of all traces of a file in place of those of its sample.
 func (s *Survey) Widen(f *File) {
-	s.traces = f.sampling
-	for key, ev := range s.endpoints {
-		e := f.endpoints[key]
-		if e == nil || ev.requests == 0 {
-			continue
-		}
-		ev.requests = 0
+	some := SamplingEvidence{}
+	all := true
+	for key, e := range f.endpoints {
+		n := 0
 		for i := range e.census {
-			ev.requests += e.census[i].Requests
+			n += e.census[i].Requests
 		}
+		ev := s.endpoints[key]
+		if all = all && (ev != nil || n == 0); ev != nil && ev.requests > 0 {
+			ev.requests = n
+			some.add(e.sampling)
+		}
+	}
+	if s.traces = some; all {
+		s.traces = f.sampling // a trace can enter several endpoints
 	}
 }
 

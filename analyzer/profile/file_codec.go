@@ -54,7 +54,7 @@ func (f *File) Encode() []byte {
 		e.text(string(kind))
 		e.count(f.leftOut[kind])
 	}
-	e.count(f.sampling.Traces, f.sampling.Weighted, f.sampling.Invalid, f.sampling.TailSampled)
+	e.evidence(f.sampling)
 	e.count(len(f.endpoints))
 	for _, key := range slices.SortedFunc(maps.Keys(f.endpoints), Endpoint.compare) {
 		e.text(key.Service, key.Operation)
@@ -83,7 +83,7 @@ func DecodeFile(data []byte) (*File, error) {
 		kind := trace.NoteKind(d.text())
 		f.leftOut[kind] = d.count()
 	}
-	f.sampling = SamplingEvidence{d.count(), d.count(), d.count(), d.count()}
+	f.sampling = d.evidence()
 	paths := 0
 	for range d.length(8) {
 		key := Endpoint{d.text(), d.text()}
@@ -128,8 +128,13 @@ func (e *encoder) notes(n trace.Notes) {
 	}
 }
 
+func (e *encoder) evidence(s SamplingEvidence) {
+	e.count(s.Traces, s.Weighted, s.Invalid, s.TailSampled)
+}
+
 func (e *encoder) whole(w *whole) {
 	e.count(w.inferred.Spans, w.inferred.Without)
+	e.evidence(w.sampling)
 	rank := w.paths.Ranks() // the order of arrival must not show
 	order := make([]int32, len(rank))
 	for node, r := range rank {
@@ -411,9 +416,13 @@ func (d *decoder) notes() trace.Notes {
 	return notes
 }
 
+func (d *decoder) evidence() SamplingEvidence {
+	return SamplingEvidence{d.count(), d.count(), d.count(), d.count()}
+}
+
 func (d *decoder) whole(paths *int) *whole {
 	w := new(whole)
-	w.inferred = Inferred{d.count(), d.count()}
+	w.inferred, w.sampling = Inferred{d.count(), d.count()}, d.evidence()
 	n := d.length(4)
 	*paths += n
 	d.check(*paths <= maxPaths)
@@ -472,8 +481,11 @@ func (d *decoder) measured(c *census, path int) {
 }
 
 func (d *decoder) sample(s *quantile.Sample) {
+	least := uint64(0) // threshold, so that classes come in order
 	for range d.length(5) {
 		k := quantile.Sketch{Threshold: d.word(), Censored: d.count(), Min: d.signed(), Max: d.signed()}
+		d.check(k.Threshold >= least)
+		least = k.Threshold + 1
 		n := d.length(2)
 		k.Buckets = make([]quantile.Bucket, n)
 		index := int64(0)

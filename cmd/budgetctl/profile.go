@@ -29,7 +29,7 @@ is lost, and a report from the profile is the report from its traces. docs/profi
 says what more traces cost, and describes the file.`
 
 const profileExample = `  budgetctl profile testdata/orders -o orders.profile
-  budgetctl profile testdata/dag testdata/fanout --sample 500 -o both.profile
+  budgetctl profile testdata/dag testdata/nested --sample 500 -o both.profile
   budgetctl analyze orders.profile --budget 800ms`
 
 // inputFlags say how inputs are read.
