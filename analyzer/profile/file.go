@@ -40,8 +40,8 @@ type File struct {
 type whole struct {
 	paths    trace.Paths
 	inferred Inferred
-	sampling SamplingEvidence // of the traces with such a request
-	last     int              // trace that is in sampling already
+	sampling SamplingEvidence                // of the traces with such a request
+	last     int                             // trace that is in sampling already
 	census   [trace.SamplingKnown + 1]census // by what the traces say of their sampling
 }
 
@@ -209,7 +209,7 @@ func (f *File) count(w *counter, t *trace.Trace, entry int32, key Endpoint) bool
 	c.grow(e.paths.Len())
 	w.place(&w.shape)
 	w.operate(&w.shape)
-	w.worker.count(c.hops, t.Threshold)
+	w.count(c.hops, t.Threshold)
 	if c.Requests%compactEvery == 0 {
 		for h := range c.hops {
 			c.hops[h].compact()

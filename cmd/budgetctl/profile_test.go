@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -150,8 +151,8 @@ func TestAProfileIsHalfAMegabyteAnEndpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		if _, err := tracegen.Stream(f, tracegen.StreamConfig{Seed: 1, Traces: traces, Append: tracegen.AppendOTLPProtoFramed}); err != nil {
+		_, err = tracegen.Stream(f, tracegen.StreamConfig{Seed: 1, Traces: traces, Append: tracegen.AppendOTLPProtoFramed})
+		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if n := size(t, path); n > most {
