@@ -226,10 +226,9 @@ func (c *census) grow(n int) {
 }
 
 func (m *measured) compact() {
-	m.every.Compact()
-	m.duration.Compact()
-	m.longest.Compact()
-	m.count.Compact()
+	for _, s := range m.sketched() {
+		s.Compact()
+	}
 }
 
 // MergeFiles returns the file of all that is in the files, which stay as they
@@ -456,7 +455,7 @@ func (m *measured) once() bool { return m.calls() == m.operations() }
 func (m *measured) widen(o *measured, unweighted bool) {
 	tallies := o.tallies
 	if unweighted {
-		for _, s := range []interface{ Unweigh() }{&o.every, &o.duration, &o.longest, &o.count} {
+		for _, s := range o.sketched() {
 			s.Unweigh()
 		}
 		sum := tally{}
@@ -465,7 +464,7 @@ func (m *measured) widen(o *measured, unweighted bool) {
 		}
 		tallies = []tally{sum}
 	}
-	m.every, m.duration, m.longest, m.count = o.every, o.duration, o.longest, o.count
+	m.every, m.duration, m.longest, m.backoff, m.count = o.every, o.duration, o.longest, o.backoff, o.count
 	m.failed, m.paired, m.unanswered, m.unfitted = o.failed, o.paired, o.unanswered, o.unfitted
 	m.maxAttempts = max(m.maxAttempts, o.maxAttempts)
 	m.retried, m.looped = m.retried || o.retried, m.looped || o.looped

@@ -189,8 +189,8 @@ func (e *encoder) measured(m *measured) {
 }
 
 // sketched are the samples of a hop that a file keeps.
-func (m *measured) sketched() [4]*quantile.Sample {
-	return [4]*quantile.Sample{&m.every, &m.duration, &m.longest, &m.count}
+func (m *measured) sketched() []*quantile.Sample {
+	return []*quantile.Sample{&m.every, &m.duration, &m.longest, &m.backoff, &m.count}
 }
 
 func (e *encoder) sample(s *quantile.Sample) {
@@ -477,7 +477,8 @@ func (d *decoder) measured(c *census, path int) {
 	for _, s := range m.sketched() {
 		d.sample(s)
 	}
-	d.check(m.duration.N()+m.failed == m.operations() && m.longest.N() == m.duration.N() && m.count.N() == m.operations())
+	d.check(m.duration.N()+m.failed == m.operations() && m.longest.N() == m.duration.N() &&
+		m.backoff.N() <= m.operations() && m.count.N() == m.operations())
 }
 
 func (d *decoder) sample(s *quantile.Sample) {
