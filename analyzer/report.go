@@ -272,6 +272,7 @@ type ReplayIncident struct {
 	Low      int64          `json:"low_ns"`
 	High     int64          `json:"high_ns"`
 	Ratio    float64        `json:"ratio"`
+	Requests int            `json:"requests"` // in which it was slow
 	Policies []PolicyEffect `json:"policies"`
 }
 
