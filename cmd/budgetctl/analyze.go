@@ -28,9 +28,10 @@ const analyzeLong = `Read exported traces and print, for each endpoint, what eve
 of the budget it should get, where it is too tight or too loose, and how far to
 trust it.
 
-INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp, also
-.gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
-Zipkin, Tempo and the Go SDK's stdouttrace are told apart by their content.
+INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp *.profile,
+also .gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
+Zipkin, Tempo, the Go SDK's stdouttrace, and what budgetctl profile wrote are told
+apart by their content.
 
 Every hop gets two numbers. BUDGET is its part of a strict partition: budgets of
 calls in sequence and the caller's own time never exceed the caller's budget. Use
@@ -254,7 +255,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	failed := !f.tell(cmd.ErrOrStderr(), rep)
+	failed := !tell(cmd.ErrOrStderr(), &rep.Input, f.strict)
 	for _, o := range outs { // one that cannot be written does not stop the others
 		if err := f.write(cmd.OutOrStdout(), rep, o); err != nil {
 			complain(cmd.ErrOrStderr(), err)
@@ -302,22 +303,22 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 
 // tell writes notes and failed inputs, a line each. It returns whether all input
 // could be used.
-func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) bool {
-	failed := len(rep.Input.Failed) > 0
-	for _, n := range rep.Input.Notes {
+func tell(w io.Writer, in *analyzer.Input, strict bool) bool {
+	failed := len(in.Failed) > 0
+	for _, n := range in.Notes {
 		at := strings.TrimPrefix(strings.Join([]string{n.Where, n.Example}, ", "), ", ")
 		if at = strings.TrimSuffix(at, ", "); at != "" {
 			at = " (first: " + at + ")"
 		}
 		level := "note"
-		if f.strict && n.Lost {
+		if strict && n.Lost {
 			level, failed = "error", true
 		}
 		if n.Kind != string(trace.NoteOutside) && n.Kind != string(trace.NoteNotSelected) { // as asked for
 			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, report.Printable(n.Text), report.Printable(at))
 		}
 	}
-	for _, err := range rep.Input.Failed {
+	for _, err := range in.Failed {
 		complain(w, err)
 	}
 	return !failed
