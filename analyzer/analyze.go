@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -46,19 +47,16 @@ func Analyze(ctx context.Context, c Config, sources ...trace.Source) (*Report, e
 	for _, glob := range c.Endpoints {
 		a.asked = append(a.asked, asking(glob))
 	}
-	if err := a.read(ctx, sources); err != nil {
-		return nil, err
-	}
-	if err := a.survey(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.collect(ctx); err != nil {
+	if err := a.profile(ctx, sources); err != nil {
 		return nil, err
 	}
 	if err := a.split(); err != nil {
 		return nil, configError{err}
 	}
 	a.finish()
+	if err := a.makePlan(); err != nil {
+		return nil, err
+	}
 	return a.report, nil
 }
 
@@ -77,7 +75,21 @@ type analysis struct {
 	inferred map[profile.Endpoint]*inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
+	plans    []plan.Endpoint                         // of the endpoints with a split
+	planOnly bool                                    // other endpoints than those of the plan do not matter
+	gates    map[profile.Endpoint]*observed          // nil unless there is a gate
 	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
+}
+
+// profile reads the sources and profiles the endpoints.
+func (a *analysis) profile(ctx context.Context, sources []trace.Source) error {
+	if err := a.read(ctx, sources); err != nil {
+		return err
+	}
+	if err := a.survey(ctx); err != nil {
+		return err
+	}
+	return a.collect(ctx)
 }
 
 // inferred counts the spans of an endpoint's traces without kind.
@@ -153,7 +165,7 @@ func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries 
 			tooBig = append(tooBig, err)
 		}
 		entries := t.Entries()
-		if len(a.config.Endpoints) > 0 {
+		if len(a.asked) > 0 && !(a.planOnly && a.asks(&t, entries)) {
 			entries = t.Select(entries, a.asked...)
 		}
 		visit(&t, entries)
@@ -166,6 +178,13 @@ func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries 
 		a.report.Input.Failed = append(a.report.Input.Failed, fmt.Errorf("%d traces are too big; the first: %w", n, tooBig[0]))
 	}
 	return nil
+}
+
+// asks tells whether an entry is an endpoint that was asked for.
+func (a *analysis) asks(t *trace.Trace, entries []int32) bool {
+	return slices.ContainsFunc(entries, func(e int32) bool {
+		return slices.ContainsFunc(a.asked, func(asked func(*trace.Desc) bool) bool { return asked(t.Spans[e].Desc) })
+	})
 }
 
 // asking returns the test for one of Config.Endpoints. It is asked of every
@@ -224,6 +243,12 @@ func (a *analysis) survey(ctx context.Context) error {
 		return err
 	}
 	all := a.evidence.Endpoints()
+	if a.planOnly && !slices.ContainsFunc(all, func(e profile.Count) bool { return a.config.planned(e.Endpoint) != nil }) {
+		for _, e := range all {
+			names[strconv.Quote(e.String())] = true
+		}
+		return a.noneOfThePlan(slices.Sorted(maps.Keys(names)))
+	}
 	if len(all) == 0 {
 		if len(a.config.Endpoints) > 0 {
 			return a.nothing(fmt.Sprintf("no operation matches --endpoint %s; there are %s",
@@ -234,7 +259,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	top := min(len(all), cmp.Or(a.config.Top, DefaultTop))
 	for i, e := range all {
 		named := func(b EndpointBudget) bool { return b.Endpoint != "" && b.names(e.Endpoint) }
-		if i < top || slices.ContainsFunc(a.config.Budgets, named) {
+		if i < top && !a.planOnly || slices.ContainsFunc(a.config.Budgets, named) || a.config.planned(e.Endpoint) != nil {
 			a.shown = append(a.shown, e)
 			continue
 		}
@@ -265,6 +290,10 @@ func (a *analysis) collect(ctx context.Context) error {
 		shown[e.Endpoint] = true
 	}
 	collector := profile.NewCollector(a.rules)
+	var index *plan.Index
+	if a.config.Plan != nil {
+		index = plan.NewIndex(a.config.Plan)
+	}
 	a.found = make(map[profile.Endpoint]*finding.Tally)
 	a.place = collector.Place
 	collector.Observe = func(r profile.Request) {
@@ -274,8 +303,16 @@ func (a *analysis) collect(ctx context.Context) error {
 			a.found[r.Endpoint] = tally
 		}
 		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
-		request.Restarts = &a.restarts
+		request.Restarts, request.Plan = &a.restarts, index
 		tally.Add(request, r.Hop)
+		if a.gates != nil {
+			seen := a.gates[r.Endpoint]
+			if seen == nil {
+				seen = new(observed)
+				a.gates[r.Endpoint] = seen
+			}
+			seen.add(request)
+		}
 	}
 	analysed := 0
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {

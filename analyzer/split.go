@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -16,6 +17,7 @@ const falseCutGoal = 0.01
 // Where the budget of an endpoint came from.
 const (
 	sourceFlag      = "flag"
+	sourcePlan      = "plan"
 	sourceObserved  = "observed"
 	sourceSuggested = "suggested"
 )
@@ -52,18 +54,21 @@ type endpoint struct {
 	solution budget.Solution
 	estimate []quantile.Estimate // of each hop at the level of the verdicts
 	now      map[int]Amount
-	before   [][]uint64 // by hop: the siblings that end before it starts; made when needed
+	given    *plan.Endpoint    // of Config.Plan; nil if it does not have this one
+	hops     map[int]*plan.Hop // of given, by hop; those that it has
+	before   [][]uint64        // by hop: the siblings that end before it starts; made when needed
 }
 
 func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e := endpoint{
 		Endpoint: &Endpoint{
-			Service: p.Service, Operation: p.Operation, Strategy: a.config.strategy(),
+			Service: p.Service, Operation: p.Operation, Strategy: a.config.strategyOf(p),
 			Traces: p.Requests, Failed: p.Hops[0].Failed,
 		},
 		p: p, config: &a.config,
 	}
 	e.measure()
+	e.start()
 	low := e.budget()
 	e.Quantum = int64(a.config.Quantum)
 	if e.Quantum == 0 {
@@ -89,6 +94,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		return nil, fmt.Errorf("--current %w", err)
 	}
 	options := e.options(floors, caps)
+	e.keep(&options)
 	strategy, err := budget.StrategyNamed(e.Strategy)
 	if err != nil {
 		return nil, err
@@ -113,6 +119,9 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e.warn(a, low)
 	if raised {
 		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
+	}
+	if e.Feasible {
+		a.plans = append(a.plans, e.toPlan(options))
 	}
 	return e.Endpoint, nil
 }
@@ -154,6 +163,8 @@ func (e *endpoint) budget() (low bool) {
 	root := e.p.Hops[0].Duration
 	switch {
 	case e.Budget > 0:
+	case e.given != nil:
+		e.Budget, e.BudgetSource = int64(e.given.Budget), sourcePlan
 	case e.p.Limit > 0:
 		e.Budget, e.BudgetSource = e.p.Limit, sourceObserved
 	default:
