@@ -153,6 +153,9 @@ func Check(ctx context.Context, c Config, p *plan.Plan, sources ...trace.Source)
 			},
 			p: from, config: &a.config,
 		}
+		if from.Sampled < from.Requests {
+			e.Sampled = Some(from.Sampled)
+		}
 		e.measure()
 		e.start()
 		e.Budget = int64(e.given.Budget)
@@ -213,8 +216,8 @@ func (a *analysis) noneOfThePlan(have []string) error {
 // observed is what the gate needs to know of the requests of an endpoint. It adds
 // up in any order.
 type observed struct {
-	expansions, late int // requests
-	stops            quantile.Sample
+	requests, expansions, late int
+	stops                      quantile.Sample
 }
 
 // ruleStrained finds calls that use over 80 % of their budget.
@@ -230,6 +233,7 @@ var (
 // add looks at one request. Work after the deadline counts from its first moment:
 // the grace that makes a finding would leave out those who stop in time.
 func (o *observed) add(r *finding.Request) {
+	o.requests++
 	found := false
 	note := func(finding.Finding) { found = true }
 	ruleReset.Check(r, note)

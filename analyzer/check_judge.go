@@ -238,6 +238,9 @@ func (j *judge) measure() {
 // found is the share of a hop's calls that the rule on utilization found: it also
 // knows what was left of the request's budget when they began.
 func (j *judge) found(at, calls int) float64 {
+	if s := j.seen.Sampled; s.Known { // the rules saw the sample
+		calls = calls * s.V / max(j.seen.Traces, 1)
+	}
 	n := 0
 	for _, f := range j.seen.Findings {
 		if f.Rule == ruleStrained && f.Hop == j.seen.Hops[at].ID {
@@ -372,21 +375,23 @@ func (j *judge) overWithout(r *judged) bool {
 
 // gates judges the lines of the gate.
 func (j *judge) gates() {
-	n := float64(j.out.Traces)
-	var o observed
+	var o observed // of a profile file, the requests in its sample
 	if j.observed != nil {
 		o = *j.observed
 	}
-	j.ratio("expansions", j.gate.Expansions, o.expansions, float64(o.expansions)/max(n, 1), n,
+	n := float64(o.requests)
+	j.ratio("expansions", j.gate.Expansions, ratioOf{o.expansions, o.requests, float64(o.expansions) / max(n, 1), n},
 		"with a deadline that was made later or dropped")
-	j.ratio("calls_after_deadline", j.gate.CallsAfterDeadline, o.late, float64(o.late)/max(n, 1), n, "with a call after the deadline")
+	j.ratio("calls_after_deadline", j.gate.CallsAfterDeadline, ratioOf{o.late, o.requests, float64(o.late) / max(n, 1), n},
+		"with a call after the deadline")
 	j.stops(&o)
-	missed, of := 0.0, 0.0
+	missed := ratioOf{of: j.out.Traces}
 	if j.seen != nil {
 		every := j.seen.p.Every
-		missed, of = every.FractionAbove(j.out.Budget), every.EffN()*j.seen.p.Shrink
+		missed.ratio, missed.n = every.FractionAbove(j.out.Budget), every.EffN()*j.seen.p.Shrink
+		missed.found = int(math.Round(missed.ratio * float64(missed.of)))
 	}
-	g := j.ratio("deadline_miss", j.gate.DeadlineMiss, int(math.Round(missed*n)), missed, of, "over the budget of "+ms(j.out.Budget))
+	g := j.ratio("deadline_miss", j.gate.DeadlineMiss, missed, "over the budget of "+ms(j.out.Budget))
 	if below := j.rows[0].below; g.Result == CheckFailed && below != nil {
 		rows := j.seen.p.Rows
 		var without quantile.Sample
@@ -416,15 +421,22 @@ func (j *judge) over(ratio, lo, limit float64) bool {
 	return lo > limit
 }
 
-// ratio judges a ratio of n requests. n is smaller where they do not count alike.
-func (j *judge) ratio(name string, limit plan.RatioLimit, found int, ratio, n float64, what string) *CheckedGate {
-	g := CheckedGate{Name: name, Result: CheckNotSeen, Count: found, Of: j.out.Traces}
-	if n > 0 {
-		lo, hi := wilson(ratio, n)
-		g.Result, g.Ratio, g.RatioLo, g.RatioHi = CheckOK, Some(ratio), Some(lo), Some(hi)
-		if !limit.Off && j.over(ratio, lo, float64(limit.Ratio)) {
+// ratioOf is a ratio of requests.
+type ratioOf struct {
+	found, of int
+	ratio     float64 // of weighted requests
+	n         float64 // effective size, smaller than of where requests do not count alike
+}
+
+// ratio judges one ratio of the gate.
+func (j *judge) ratio(name string, limit plan.RatioLimit, r ratioOf, what string) *CheckedGate {
+	g := CheckedGate{Name: name, Result: CheckNotSeen, Count: r.found, Of: r.of}
+	if r.n > 0 {
+		lo, hi := wilson(r.ratio, r.n)
+		g.Result, g.Ratio, g.RatioLo, g.RatioHi = CheckOK, Some(r.ratio), Some(lo), Some(hi)
+		if !limit.Off && j.over(r.ratio, lo, float64(limit.Ratio)) {
 			g.Result = CheckFailed
-			g.Reason = fmt.Sprintf("%s of %s (95 %%: %s to %s) %s; the gate allows %s", percent(ratio), count(j.out.Traces, "request"),
+			g.Reason = fmt.Sprintf("%s of %s (95 %%: %s to %s) %s; the gate allows %s", percent(r.ratio), count(r.of, "request"),
 				percent(lo), percent(hi), what, limit.Ratio)
 		}
 	}
@@ -438,8 +450,8 @@ func (j *judge) ratio(name string, limit plan.RatioLimit, found int, ratio, n fl
 // stops judges how long hops work on when nobody waits any more.
 func (j *judge) stops(o *observed) {
 	limit := j.gate.StopAfterCancelP99
-	g := CheckedGate{Name: "stop_after_cancel_p99", Result: CheckOK, Of: j.out.Traces, Count: o.stops.N()}
-	if j.out.Traces == 0 {
+	g := CheckedGate{Name: "stop_after_cancel_p99", Result: CheckOK, Of: o.requests, Count: o.stops.N()}
+	if o.requests == 0 {
 		g.Result = CheckNotSeen
 	}
 	if g.Count > 0 {

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
@@ -45,8 +46,9 @@ func (a *analysis) makePlan() error {
 	return nil
 }
 
-// toPlan is the split as a plan.
-func (e *endpoint) toPlan(o budget.Options) plan.Endpoint {
+// toPlan is the split as a plan. degradable are the hops that callers can do without.
+func (e *endpoint) toPlan(o budget.Options, degradable []int) plan.Endpoint {
+	m := planMaker{e, &o, degradable}
 	kids := make([][]int, len(e.Hops))
 	for i := 1; i < len(e.Hops); i++ {
 		if h := &e.Hops[i]; h.Kind == HopAsync || planned(h) && h.Share.Known {
@@ -56,9 +58,9 @@ func (e *endpoint) toPlan(o budget.Options) plan.Endpoint {
 	}
 	out := plan.Endpoint{
 		Service: e.Service, Operation: e.Operation, Budget: plan.Duration(e.Budget),
-		Tail: e.tail(0, &o), Hops: e.hopsOf(0, kids, &o), Evidence: e.evidence(0),
+		Tail: m.tail(0), Hops: m.hops(0, kids), Evidence: e.evidence(0),
 	}
-	out.Reserve = e.reserveOf(0, out.Budget, out.Hops, &o, out.Evidence)
+	out.Reserve = m.reserve(0, out.Budget, out.Hops, out.Evidence)
 	out.Evidence.Calls = e.Traces
 	out.Evidence.Strategy = cmp.Or(e.solution.Strategy, e.Strategy)
 	out.Evidence.From, out.Evidence.To = e.window()
@@ -68,7 +70,16 @@ func (e *endpoint) toPlan(o budget.Options) plan.Endpoint {
 	return out
 }
 
-func (e *endpoint) hopsOf(parent int, kids [][]int, o *budget.Options) []plan.Hop {
+// planMaker turns the split of an endpoint into hops of a plan.
+type planMaker struct {
+	*endpoint
+	options    *budget.Options
+	degradable []int
+}
+
+// hops returns the calls that a hop makes. kids are the hops below each.
+func (m *planMaker) hops(parent int, kids [][]int) []plan.Hop {
+	e := m.endpoint
 	var out []plan.Hop
 	before := make(map[int]map[int]bool) // by hop: all that end before it starts
 	keys := make(map[int]string)
@@ -76,7 +87,7 @@ func (e *endpoint) hopsOf(parent int, kids [][]int, o *budget.Options) []plan.Ho
 		h, from := &e.Hops[i], &e.p.Hops[i]
 		p := plan.Hop{
 			Callee: h.Callee, Operation: h.Operation, Stage: h.Kind == HopStage, Async: h.Kind == HopAsync,
-			Hops: e.hopsOf(i, kids, o), Evidence: e.evidence(i),
+			Hops: m.hops(i, kids), Evidence: e.evidence(i),
 		}
 		if twice := p.Async && hasKey(keys, p.Key()); twice {
 			continue // the calls that are waited for have the name, and no budget differs
@@ -90,17 +101,18 @@ func (e *endpoint) hopsOf(parent int, kids [][]int, o *budget.Options) []plan.Ho
 		if !p.Async {
 			keys[i] = p.Key()
 			p.Share, p.Cap = plan.Duration(h.Share.V), plan.Duration(h.Cap.V)
+			p.Degradable = slices.Contains(m.degradable, i)
 			p.Exclusive = from.Slot
-			p.Floor = e.floor(i, o)
-			p.Reserve = e.reserveOf(i, p.Share, p.Hops, o, p.Evidence)
+			p.Floor = m.floor(i)
+			p.Reserve = m.reserve(i, p.Share, p.Hops, p.Evidence)
 			if len(p.Hops) > 0 {
-				p.Tail = e.tail(i, o)
+				p.Tail = m.tail(i)
 			}
 			p.MaxQueue = min(p.MaxQueue, p.Share)
-			if most := e.most(i, o); most > 0 {
+			if most := m.most(i); most > 0 {
 				p.Max = max(most, p.Cap) // a floor may be more than what people allow
 			}
-			e.attempts(i, &p)
+			m.attempts(i, &p)
 			// Those that end before one of the others end before this one anyway.
 			before[i] = make(map[int]bool)
 			for k := len(from.After) - 1; k >= 0; k-- {
@@ -130,56 +142,57 @@ func hasKey(keys map[int]string, key string) bool {
 }
 
 // floor is the least useful budget of a hop: what people set, or the median.
-func (e *endpoint) floor(i int, o *budget.Options) plan.Duration {
-	if set, ok := o.Floors[i]; ok {
-		return min(plan.Duration(set), plan.Duration(e.Hops[i].Share.V))
+func (m *planMaker) floor(i int) plan.Duration {
+	share := plan.Duration(m.Hops[i].Share.V)
+	if set, ok := m.options.Floors[i]; ok {
+		return min(plan.Duration(set), share)
 	}
-	return min(micros(e.Hops[i].Floor.V), plan.Duration(e.Hops[i].Share.V))
+	return min(micros(m.Hops[i].Floor.V), share)
 }
 
 // most is the limit that people set, 0 for none.
-func (e *endpoint) most(i int, o *budget.Options) plan.Duration {
-	if limit, ok := o.Caps[i]; ok {
+func (m *planMaker) most(i int) plan.Duration {
+	if limit, ok := m.options.Caps[i]; ok {
 		return plan.Duration(limit)
 	}
-	return plan.Duration(o.CapRatios[i] * float64(e.Budget))
+	return plan.Duration(m.options.CapRatios[i] * float64(m.Budget))
 }
 
-// reserveOf is what a hop keeps from the calls below it. Evidence gets it where
+// reserve is what a hop keeps from the calls below it. Evidence gets it where
 // nobody set one by hand.
-func (e *endpoint) reserveOf(i int, share plan.Duration, below []plan.Hop, o *budget.Options, evidence *plan.Evidence) plan.Duration {
+func (m *planMaker) reserve(i int, share plan.Duration, below []plan.Hop, evidence *plan.Evidence) plan.Duration {
 	if len(below) == 0 {
 		return 0
 	}
 	_, chain := plan.Chain(below)
-	reserve := min(micros(int64(e.solution.Reserve[i])), share-chain)
-	if o.Reserves[i] == 0 && (i > 0 || o.Reserve == 0) {
+	reserve := min(micros(int64(m.solution.Reserve[i])), share-chain)
+	if m.options.Reserves[i] == 0 && (i > 0 || m.options.Reserve == 0) {
 		evidence.Reserve = reserve
 	}
 	return reserve
 }
 
 // tail is what a hop keeps at run time for what comes after its last call.
-func (e *endpoint) tail(i int, o *budget.Options) plan.Duration {
-	least := o.Reserves[i]
+func (m *planMaker) tail(i int) plan.Duration {
+	least := m.options.Reserves[i]
 	if i == 0 {
-		least = max(least, o.Reserve)
+		least = max(least, m.options.Reserve)
 	}
-	whole := cmp.Or(e.Hops[i].Share.V, e.Budget)
-	return min(micros(max(least, e.Hops[i].TailP50.V)), plan.Duration(whole))
+	whole := cmp.Or(m.Hops[i].Share.V, m.Budget)
+	return min(micros(max(least, m.Hops[i].TailP50.V)), plan.Duration(whole))
 }
 
 // attempts plans the attempts of a call: as the plan before has them where they
 // fit in the share, else as many of those that were seen as fit.
-func (e *endpoint) attempts(i int, p *plan.Hop) {
-	if old := e.hops[i]; old != nil && old.AttemptTimeout > 0 {
+func (m *planMaker) attempts(i int, p *plan.Hop) {
+	if old := m.endpoint.hops[i]; old != nil && old.AttemptTimeout > 0 {
 		n := plan.Duration(max(old.MaxAttempts, 1))
 		if old.AttemptTimeout <= p.Share/n && n*old.AttemptTimeout+(n-1)*old.Backoff <= p.Share {
 			p.AttemptTimeout, p.MaxAttempts, p.Backoff = old.AttemptTimeout, old.MaxAttempts, old.Backoff
 			return
 		}
 	}
-	h := &e.Hops[i]
+	h := &m.Hops[i]
 	if t := h.AttemptTimeout.V; h.AttemptTimeout.Known && t > 0 && t <= int64(p.Share) {
 		p.AttemptTimeout = plan.Duration(t)
 		if n := min(int64(h.MaxAttempts), int64(p.Share)/t); n > 1 {

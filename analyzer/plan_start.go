@@ -2,8 +2,6 @@ package analyzer
 
 import (
 	"cmp"
-	"slices"
-	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
@@ -135,21 +133,4 @@ func (e *endpoint) keep(o *budget.Options) {
 		}
 	}
 	e.now[0] = Amount{Time: e.given.Budget.Std()}
-}
-
-// endpointNames lists endpoints of the plan that are not in the traces.
-func (a *analysis) missingEndpoints() []string {
-	var names []string
-	if a.config.Plan == nil {
-		return nil
-	}
-	for i := range a.config.Plan.Endpoints {
-		e := &a.config.Plan.Endpoints[i]
-		if !slices.ContainsFunc(a.profiles, func(p *profile.Profile) bool {
-			return p.Service == e.Service && p.Operation == e.Operation
-		}) {
-			names = append(names, strings.TrimSpace(e.Key()))
-		}
-	}
-	return names
 }

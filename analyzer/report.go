@@ -115,6 +115,7 @@ type Endpoint struct {
 	Operation         string       `json:"operation"`
 	Traces            int          `json:"traces"`                  // requests analysed
 	Failed            int          `json:"failed_traces,omitempty"` // of these, the failed ones: they are in no quantile
+	Sampled           Opt[int]     `json:"sampled_traces,omitzero"` // of these, the ones that a profile kept whole; absent where all were at hand
 	Duration          Quantiles    `json:"duration"`
 	Budget            int64        `json:"budget_ns"`
 	BudgetSource      string       `json:"budget_source"` // flag | plan | observed | suggested
@@ -147,7 +148,7 @@ type Finding struct {
 	Severity string  `json:"severity"` // error | warning | info
 	Hop      string  `json:"hop"`      // hop id
 	Count    int     `json:"count"`    // calls
-	Ratio    float64 `json:"ratio"`    // share of the endpoint's requests, each counted once whatever its weight
+	Ratio    float64 `json:"ratio"`    // share of the requests (of the sampled ones, where there are), each counted once whatever its weight
 	Example  string  `json:"example"`  // TRACEID/SPANID
 	Text     string  `json:"text"`     // one clause for people, with the largest amount
 }
@@ -227,6 +228,8 @@ type Hop struct {
 	Slack            Opt[float64] `json:"slack,omitzero"`       // Share / P99
 	CutRatio         Opt[float64] `json:"cut_ratio,omitzero"`   // share of the hop's calls above Share
 	AttemptTimeout   Opt[int64]   `json:"attempt_timeout_ns,omitzero"`
+	BackoffP99       Opt[int64]   `json:"backoff_p99_ns,omitzero"` // longest pause before a retry, of each retried operation
+	AttemptsFit      Opt[int]     `json:"attempts_fit,omitzero"`   // attempts and pauses that Share holds, where retries were seen
 	Now              Opt[int64]   `json:"now_ns,omitzero"`
 	Change           Opt[int64]   `json:"change_ns,omitzero"` // Share - Now
 	Skew             Opt[int64]   `json:"skew_ns,omitzero"`   // shift applied to the callee's clock
@@ -234,13 +237,53 @@ type Hop struct {
 	Verdict          string       `json:"verdict,omitempty"`
 }
 
-// Replay is the predicted effect of the table on traces that did not make it.
+// Replay is the predicted effect of the table, and of what it compares with, on
+// traces that did not make it.
 type Replay struct {
-	Folds             int         `json:"folds"`
-	BudgetFalseCut    float64     `json:"budget_false_cut_ratio"`  // shares as hard timeouts
-	TimeoutFalseCut   float64     `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
-	BudgetForFalseCut []BudgetFor `json:"budget_for_false_cut,omitempty"`
-	Traces            int         `json:"traces"` // requests replayed
+	Folds             int              `json:"folds"`
+	BudgetFalseCut    float64          `json:"budget_false_cut_ratio"`  // shares as hard timeouts
+	TimeoutFalseCut   float64          `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
+	BudgetForFalseCut []BudgetFor      `json:"budget_for_false_cut,omitempty"`
+	Traces            int              `json:"traces"`               // requests replayed: whole ones that did not fail
+	Degradable        []string         `json:"degradable,omitempty"` // ids of hops that callers do without
+	Policies          []PolicyEffect   `json:"policies"`             // the last three are those of the table
+	Incidents         []ReplayIncident `json:"incidents,omitempty"`
+	Assumptions       []string         `json:"assumptions"` // a clause each
+}
+
+// PolicyEffect is what a policy would have done to the requests. Ratios are
+// shares of the requests. Times are means over them: the ns of a request are the
+// span-seconds of 1,000 million, and so its ms are those of 1,000.
+type PolicyEffect struct {
+	Policy   string     `json:"policy"`             // see budget.Policy
+	Strategy string     `json:"strategy,omitempty"` // that made BUDGET and TIMEOUT
+	Miss     float64    `json:"miss_ratio"`         // over the budget
+	Violated float64    `json:"violated_ratio"`     // over the budget or cut
+	FalseCut float64    `json:"false_cut_ratio"`    // cut although within the budget
+	Degraded float64    `json:"degraded_ratio"`     // answered without some degradable hop
+	Executed int64      `json:"executed_ns"`        // span time that ran
+	Saved    int64      `json:"saved_ns"`           // span time that did not run any more
+	Wasted   int64      `json:"wasted_ns"`          // span time that ran in violated requests
+	Early    Opt[int64] `json:"early_ns,omitzero"`  // how long before the budget those that miss it returned
+	Cuts     []HopCut   `json:"cuts,omitempty"`     // in order of the hops
+}
+
+// HopCut is the share of requests that the deadline of a hop ended: the first
+// that passed in the request.
+type HopCut struct {
+	Hop   string  `json:"hop"` // hop id; "0" for the deadline of the request
+	Ratio float64 `json:"ratio"`
+}
+
+// ReplayIncident is the replay with one hop slower in some of the requests that
+// call it.
+type ReplayIncident struct {
+	Hop      string         `json:"hop"` // hop id
+	Low      int64          `json:"low_ns"`
+	High     int64          `json:"high_ns"`
+	Ratio    float64        `json:"ratio"`
+	Requests int            `json:"requests"` // in which it was slow
+	Policies []PolicyEffect `json:"policies"`
 }
 
 // BudgetFor is the smallest endpoint budget whose shares cut at most Ratio of

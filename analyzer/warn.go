@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
 // warn lists what the reader of the table should know, the gravest first.
@@ -14,6 +15,13 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
 	if slices.Contains(e.Hops[0].Flags, "censored") {
 		say("today's timeouts cut %.3g %% of the requests: what they would take is not in the data", 100*e.Hops[0].CensoredRatio)
+	}
+	if e.Sampled.Known {
+		say("counts and call durations are those of all %d requests, durations within %.1f %%; all else is from a sample of %d",
+			e.Traces, 100*quantile.ErrorBound, e.Sampled.V)
+	}
+	if n := e.p.Unsampled; n > 0 {
+		say("%s of operations that are not in the sample have no row", count(n, "call"))
 	}
 	if e.Traces < 100 {
 		say("only %s: every figure is a first look, no recommendation", count(e.Traces, "request"))
@@ -28,10 +36,12 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	}
 	for i := range e.Hops {
 		h := &e.Hops[i]
-		attempts := int64(h.MaxAttempts)
-		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
-			say("%s: up to %d attempts were seen; at %v each its BUDGET of %v holds %d", h.Label, attempts,
-				time.Duration(h.AttemptTimeout.V), time.Duration(h.Share.V), h.Share.V/max(h.AttemptTimeout.V, 1))
+		if h.AttemptsFit.Known && h.AttemptsFit.V < h.MaxAttempts {
+			attempts := time.Duration(h.MaxAttempts)
+			timeout, pause := time.Duration(h.AttemptTimeout.V), time.Duration(h.BackoffP99.V)
+			say("%s: do not configure %d attempts, as were seen: at %v each, with pauses of %v, they take %v of its BUDGET of %v, which holds %d",
+				h.Label, h.MaxAttempts, timeout, round(pause), round(attempts*timeout+(attempts-1)*pause),
+				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
 	}
 	if e.Failed == e.Traces {
@@ -78,8 +88,8 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	if n := a.rules.Folded(key); n > 0 {
 		say("%d operations over --max-hops are folded into %q", n, profile.OtherOperation)
 	}
-	if n := a.inferred[key]; n != nil && n.without > 0 {
-		e.KindInferredRatio = float64(n.without) / float64(n.spans)
+	if n := a.inferred[key]; n.Without > 0 {
+		e.KindInferredRatio = float64(n.Without) / float64(n.Spans)
 		say("kind inferred for %.0f %% of spans", max(1, 100*e.KindInferredRatio))
 	}
 	for _, s := range a.rules.Shifts() {
@@ -89,6 +99,15 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// round shortens a time for people, to a thousandth of it.
+func round(d time.Duration) time.Duration {
+	step := time.Duration(1)
+	for d/step >= 1000 {
+		step *= 10
+	}
+	return d.Round(step)
 }
 
 // count writes a number with its noun.

@@ -29,5 +29,6 @@ const (
 	PlanRevisionKey       = attribute.Key(attr.PlanRevision)
 	WorkAfterKey          = attribute.Key(attr.WorkAfter)
 	AttemptKey            = attribute.Key(attr.Attempt)
+	FindingsKey           = attribute.Key(attr.Findings)
 	PartialKey            = attribute.Key(attr.Partial)
 )

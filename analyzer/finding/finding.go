@@ -221,27 +221,16 @@ func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	}
 }
 
-// Flagged reports what the rules that have a flag find. It serves who flags
-// spans one request after the other; rules that need many requests to see
-// anything have no flag.
-func (r *Request) Flagged(report func(rule *Rule, f Finding)) {
-	for _, rule := range rules {
-		if rule.Flag != "" {
-			rule.check(r, func(f Finding) { report(rule, f) })
-		}
-	}
-}
-
 // Judged tells whether somebody waits for a call, so that rules judge it.
 func (r *Request) Judged(call int32) bool { return !r.detached[call] }
 
 // Attempt returns the number of a call among the attempts of its logical call, 1
-// for the first.
-func (r *Request) Attempt(call int32) int64 {
-	if number, _ := r.attempts(); number != nil {
-		return number[call]
+// for the first, and how many attempts that took.
+func (r *Request) Attempt(call int32) (number, of int64) {
+	if numbers, totals := r.attempts(); numbers != nil {
+		return numbers[call], totals[call]
 	}
-	return 1
+	return 1, int64(r.tree.Calls[call].Attempts)
 }
 
 // waited calls visit for every call that somebody waits for, parents first.

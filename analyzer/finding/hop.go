@@ -3,13 +3,17 @@ package finding
 import "github.com/latencybudget/latencybudget/analyzer/plan"
 
 // Names returns who makes a call, and what of whom it calls: the hop as plans and
-// reports name it. The caller of the entry is "": it is not known.
+// reports name it. What is not known is "", such as the caller of an entry that
+// is a SERVER span.
 func (r *Request) Names(call int32) (caller, callee, operation string) {
 	c := &r.tree.Calls[call]
-	if c.Parent >= 0 {
-		caller = r.span(r.tree.Calls[c.Parent].Callee).Desc.Service
-	}
 	d := r.span(c.Callee).Desc
+	switch {
+	case c.Parent >= 0:
+		caller = r.span(r.tree.Calls[c.Parent].Callee).Desc.Service
+	case r.exit(c) != nil:
+		caller = r.span(c.Span).Desc.Service
+	}
 	callee = d.Service
 	if c.Callee == c.Span && r.exit(c) != nil { // only the caller knows
 		callee = d.Peer

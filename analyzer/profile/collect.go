@@ -45,6 +45,8 @@ func (r *Request) Async(call int32) bool { return r.shape.async[r.Tree.Calls[cal
 // collected is what was measured of one endpoint.
 type collected struct {
 	requests int
+	beside   int        // of them, those that a [File] counted and that were not measured one by one
+	lost     int        // calls in these that have no hop
 	hops     []measured // by hop of the layout
 	pairs    [][]pair   // by hop, then by a sibling with a larger index; nil until seen
 	rows     []row
@@ -54,10 +56,17 @@ type collected struct {
 
 // measured is what is known of one hop.
 type measured struct {
-	every                                                             quantile.Sample // durations whatever the outcome (endpoint only)
-	duration, longest, count, start, self, tail, net, skew, remaining quantile.Sample
+	every quantile.Sample // durations whatever the outcome (endpoint only)
 
-	tallies     []tally // by sampling threshold, ascending
+	duration, longest, backoff, count, start quantile.Sample
+	self, tail, net, skew, remaining         quantile.Sample
+
+	tallies []tally // by sampling threshold, ascending
+	// sampled are the tallies of the requests that were measured one by one, where
+	// a [File] has counts of more: see Collector.Widen. Otherwise nil. Then widened
+	// tells whether the hop itself has the counts of all requests.
+	sampled     []tally
+	widened     bool
 	failed      int
 	paired      int // calls with both halves
 	unanswered  int // CLIENT spans without a SERVER half
@@ -67,6 +76,7 @@ type measured struct {
 	looped      bool
 	hedged      bool
 	serverOnly  bool
+	last        int // number of the last request that was counted
 }
 
 // tally counts by sampling threshold, so that weights can be summed in one
@@ -156,6 +166,7 @@ type operation struct {
 	hop, parent int32
 	start, end  int64
 	longest     int64 // longest single call
+	pause       int64 // longest from the end of a failed call to its retry; -1 where none was seen
 	main        int32 // instance that took longest
 	count       int32
 	attempts    int32
@@ -173,6 +184,7 @@ const (
 
 // worker holds the buffers of one request.
 type worker struct {
+	requests   int // counted so far
 	tree       trace.Tree
 	walker     trace.Walker
 	effective  []int32 // instance that each call is or belongs to
@@ -308,7 +320,7 @@ func (w *worker) operate(shape *layout) {
 func (w *worker) repeats(group []int32, other bool) operation {
 	calls := w.tree.Calls
 	first := &w.instances[group[0]]
-	op := operation{hop: first.hop, parent: first.parent, start: first.start, end: first.end, main: group[0]}
+	op := operation{hop: first.hop, parent: first.parent, start: first.start, end: first.end, pause: -1, main: group[0]}
 	attempts, until := int32(0), first.start // of the running chain of retries; latest end so far
 	previous := int32(-1)                    // instance that ended last so far
 	overlap := false
@@ -331,6 +343,7 @@ func (w *worker) repeats(group []int32, other bool) operation {
 			overlap = true
 		case calls[w.instances[previous].call].Outcome != trace.OutcomeOK && in.start-until <= maxBackoff:
 			op.flags |= repeatRetry
+			op.pause = max(op.pause, in.start-until)
 			attempts += call.Attempts
 		default:
 			op.flags |= repeatLoop
@@ -395,6 +408,7 @@ func (w *worker) hedge(group []int32, op *operation) bool {
 
 // measure adds one request to the samples and fills the cells of its row.
 func (w *worker) measure(e *collected, weight uint64) {
+	w.count(e.hops, weight)
 	w.waitedFor(e.shape)
 	calls := w.tree.Calls
 	spans := w.tree.Trace.Spans
@@ -414,33 +428,11 @@ func (w *worker) measure(e *collected, weight uint64) {
 	began := w.instances[0].start
 	for o := range w.operations {
 		op := &w.operations[o]
-		m := &e.hops[op.hop]
-		duration := op.end - op.start
-		if op.parent < 0 {
-			m.every.Add(duration, weight)
-		}
-		switch op.outcome {
-		case trace.OutcomeOK:
-			m.duration.Add(duration, weight)
-			m.longest.Add(op.longest, weight)
-		case trace.OutcomeFailed:
-			m.failed++
-		default:
-			m.duration.AddCensored(duration, weight)
-			m.longest.AddCensored(op.longest, weight)
-		}
-		m.count.Add(int64(op.count), weight)
 		if op.parent >= 0 {
-			m.start.Add(op.start-w.instances[op.parent].start, weight)
+			e.hops[op.hop].start.Add(op.start-w.instances[op.parent].start, weight)
 		}
-		m.maxAttempts = max(m.maxAttempts, int(op.attempts))
-		m.retried = m.retried || op.flags&repeatRetry != 0
-		m.looped = m.looped || op.flags&repeatLoop != 0
-		m.hedged = m.hedged || op.flags&repeatHedge != 0
-		m.tally(weight).operations++
-
 		c := w.cell(op.hop)
-		if c.duration < duration {
+		if duration := op.end - op.start; c.duration < duration {
 			c.duration, c.start = duration, op.start-began
 			c.failed = op.outcome == trace.OutcomeFailed
 			c.self, c.tail = -1, -1
@@ -455,18 +447,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 	for i := range w.instances {
 		in := &w.instances[i]
 		m := &e.hops[in.hop]
-		m.tally(weight).calls++
 		call := &calls[in.call]
-		m.serverOnly = m.serverOnly || call.ServerOnly
-		if call.Callee == call.Span && spans[call.Span].Kind == trace.KindClient {
-			m.unanswered++
-		}
-		if call.Callee != call.Span {
-			m.paired++
-			if spans[call.Callee].Duration > spans[call.Span].Duration && !sameClock(spans[call.Span].Desc, spans[call.Callee].Desc) {
-				m.unfitted++
-			}
-		}
 		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
 			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
 		}
@@ -483,12 +464,67 @@ func (w *worker) measure(e *collected, weight uint64) {
 	for i := range w.cells {
 		c := &w.cells[i]
 		t := e.hops[c.hop].tally(weight)
-		t.present++
 		t.path = add(t.path, c.path)
 	}
 	whole := e.hops[0].tally(weight)
 	whole.whole = add(whole.whole, w.instances[0].end-w.instances[0].start)
 	slices.SortFunc(w.cells, func(a, b cell) int { return cmp.Compare(a.hop, b.hop) })
+}
+
+// count adds the operations and calls of one request: what can be told without
+// knowing who waits for whom.
+func (w *worker) count(hops []measured, weight uint64) {
+	calls := w.tree.Calls
+	spans := w.tree.Trace.Spans
+	w.requests++
+	for o := range w.operations {
+		op := &w.operations[o]
+		m := &hops[op.hop]
+		duration := op.end - op.start
+		if op.parent < 0 {
+			m.every.Add(duration, weight)
+		}
+		switch op.outcome {
+		case trace.OutcomeOK:
+			m.duration.Add(duration, weight)
+			m.longest.Add(op.longest, weight)
+		case trace.OutcomeFailed:
+			m.failed++
+		default:
+			m.duration.AddCensored(duration, weight)
+			m.longest.AddCensored(op.longest, weight)
+		}
+		if op.pause >= 0 {
+			m.backoff.Add(op.pause, weight)
+		}
+		m.count.Add(int64(op.count), weight)
+		m.maxAttempts = max(m.maxAttempts, int(op.attempts))
+		m.retried = m.retried || op.flags&repeatRetry != 0
+		m.looped = m.looped || op.flags&repeatLoop != 0
+		m.hedged = m.hedged || op.flags&repeatHedge != 0
+		t := m.tally(weight)
+		t.operations++
+		if m.last != w.requests {
+			m.last = w.requests
+			t.present++
+		}
+	}
+	for i := range w.instances {
+		in := &w.instances[i]
+		m := &hops[in.hop]
+		m.tally(weight).calls++
+		call := &calls[in.call]
+		m.serverOnly = m.serverOnly || call.ServerOnly
+		if call.Callee == call.Span && spans[call.Span].Kind == trace.KindClient {
+			m.unanswered++
+		}
+		if call.Callee != call.Span {
+			m.paired++
+			if spans[call.Callee].Duration > spans[call.Span].Duration && !sameClock(spans[call.Span].Desc, spans[call.Callee].Desc) {
+				m.unfitted++
+			}
+		}
+	}
 }
 
 func (w *worker) cell(hop int32) *cell {
@@ -579,6 +615,9 @@ func (c *Collector) Merge(other *Collector) {
 	for key, o := range other.endpoints {
 		e := c.endpoints[key]
 		if e == nil {
+			for h := range o.hops {
+				o.hops[h].last = 0 // requests are numbered anew
+			}
 			c.endpoints[key] = o
 			continue
 		}
@@ -607,11 +646,17 @@ func (c *Collector) Merge(other *Collector) {
 	other.endpoints = nil
 }
 
+func (m *measured) samples() []*quantile.Sample {
+	return []*quantile.Sample{
+		&m.every, &m.duration, &m.longest, &m.backoff, &m.count, &m.start,
+		&m.self, &m.tail, &m.net, &m.skew, &m.remaining,
+	}
+}
+
 func (m *measured) merge(o *measured) {
-	mine := []*quantile.Sample{&m.every, &m.duration, &m.longest, &m.count, &m.start, &m.self, &m.tail, &m.net, &m.skew, &m.remaining}
-	theirs := []*quantile.Sample{&o.every, &o.duration, &o.longest, &o.count, &o.start, &o.self, &o.tail, &o.net, &o.skew, &o.remaining}
-	for i := range mine {
-		mine[i].Merge(theirs[i])
+	theirs := o.samples()
+	for i, mine := range m.samples() {
+		mine.Merge(theirs[i])
 	}
 	for _, t := range o.tallies {
 		sum := m.tally(t.threshold)

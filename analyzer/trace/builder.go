@@ -244,13 +244,38 @@ func (b *Builder) Assemble(i int, maxSpans int, t *Trace) error {
 	return nil
 }
 
+// Count returns how many spans of trace i were added, 0 <= i < Len.
+func (b *Builder) Count(i int) int { return b.traces[i].count }
+
+// Raw appends the spans of trace i, 0 <= i < Len, to dst as they were added:
+// with the trace ids that they came with, and with all that [Builder.Assemble]
+// leaves out. The order does not depend on that of adding.
+func (b *Builder) Raw(dst []Span, i int) []Span {
+	src := b.traces[i]
+	first := len(dst)
+	for _, ref := range b.order[src.first : src.first+src.count] {
+		dst = append(dst, b.chunks[ref.chunk][ref.index])
+	}
+	slices.SortFunc(dst[first:], func(x, y Span) int {
+		return cmp.Or(x.TraceID.Compare(y.TraceID), compareSpans(&x, &y))
+	})
+	return dst
+}
+
 // largeTrace is the number of spans from which buffers are worth giving up.
 const largeTrace = 1024
 
-// NewTrace assembles spans that are known to belong to one trace, as the
-// Collector processor and tests have them. The slice is not kept.
+// NewTrace assembles spans that are known to belong to one trace. The slice is
+// not kept.
 func NewTrace(spans []Span) *Trace {
 	t := new(Trace)
+	t.Set(spans)
+	return t
+}
+
+// Set assembles spans that are known to belong to one trace into t, whose
+// buffers it reuses. The slice is not kept.
+func (t *Trace) Set(spans []Span) {
 	var id TraceID
 	if len(spans) > 0 {
 		id = spans[0].TraceID
@@ -259,7 +284,6 @@ func NewTrace(spans []Span) *Trace {
 	t.Spans = append(t.Spans, spans...)
 	slices.SortFunc(t.Spans, func(a, b Span) int { return compareSpans(&a, &b) })
 	t.link()
-	return t
 }
 
 func (t *Trace) reset(id TraceID) {

@@ -408,7 +408,8 @@ func (a *Attributes) Resource(c *Cache) Resource {
 
 // Describe sets Desc, Outcome, Stamp, Threshold and the flags that attributes
 // decide. s.Kind must be set before; where it is unspecified, the kind of a
-// span.kind attribute is used.
+// span.kind attribute is used. A Stamp that s points to is used, a new one is
+// made where it points to none.
 func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if s.Kind == KindUnspecified {
 		s.Kind = a.kind
@@ -425,7 +426,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	}
 	s.Flags |= a.flags
 	s.Threshold = a.threshold
-	if a.stamp != (Stamp{}) {
+	switch {
+	case a.stamp == (Stamp{}):
+		s.Stamp = nil
+	case s.Stamp != nil:
+		*s.Stamp = a.stamp
+	default:
 		stamp := a.stamp
 		s.Stamp = &stamp
 	}
@@ -851,6 +857,13 @@ type Interner struct {
 // NewCache returns a view of the interner for one goroutine, which takes the
 // lock only for what it has not met yet.
 func (in *Interner) NewCache() *Cache { return &Cache{in: in} }
+
+// Len returns the number of descriptions.
+func (in *Interner) Len() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.descs)
+}
 
 // Cache is one goroutine's view of an [Interner].
 type Cache struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 	"github.com/latencybudget/latencybudget/analyzer/report"
 )
@@ -21,14 +21,20 @@ const analyzeLong = `Read exported traces and print, for each endpoint, what eve
 of the budget it should get, where it is too tight or too loose, and how far to
 trust it.
 
-INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp, also
-.gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
-Zipkin, Tempo and the Go SDK's stdouttrace are told apart by their content.
+INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp *.profile,
+also .gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
+Zipkin, Tempo, the Go SDK's stdouttrace, and what budgetctl profile wrote are told
+apart by their content.
 
 Every hop gets two numbers. BUDGET is its part of a strict partition: budgets of
 calls in sequence and the caller's own time never exceed the caller's budget. Use
 it for objectives and alerts, and as timeout where deadlines are not passed on.
 TIMEOUT is what to configure in clients that pass the remaining deadline on.
+
+REPLAY says what the requests that were read would have gone through: today, with a
+deadline alone, with BUDGET and with TIMEOUT, each request under numbers that other
+requests made (docs/replay.md). --degradable names hops that callers can do without,
+--incident makes a hop slow, --replay shows everything it compares with.
 
 A hop is named by its id (0.2) or by a glob on "callee operation".
 
@@ -44,6 +50,7 @@ names was found.`
 const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
+  budgetctl analyze testdata/orders --budget 800ms --replay --incident 'risk*=slow 400ms..4s @10%'
   budgetctl analyze testdata/orders --budget 800ms --write-plan budgets.yaml
   budgetctl analyze testdata/orders --plan budgets.yaml --write-plan budgets.yaml
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
@@ -57,12 +64,14 @@ type analyzeFlags struct {
 	budgets, endpoints, floors, caps, current []string
 	reserve, strategy, percentile, quantum    string
 	failOn                                    []string
-	plan                                      planFlags
+	replay                                    bool
+	degradable, incidents                     []string
 	config                                    analyzer.Config
+	plan                                      planFlags
 }
 
 func newAnalyze() *cobra.Command {
-	f := analyzeFlags{}
+	var f analyzeFlags
 	cmd := &cobra.Command{
 		Use:     "analyze INPUT...",
 		Short:   "Derive a budget table from exported traces",
@@ -90,13 +99,20 @@ func newAnalyze() *cobra.Command {
 	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(), "how to share: p99prop (by P99), equal, p50spread (median first, then by what varies) or eqq (one quantile for all)")
 	flags.StringVar(&f.percentile, "percentile", "99", "percentile for weights and verdicts, for example 99.9")
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
-	f.outputFlags.register(flags, report.Formats())
+	flags.StringArrayVar(&f.degradable, "degradable", nil, "hop that callers can do without: replayed as if they went on at its timeout (repeatable)")
+	flags.StringArrayVar(&f.incidents, "incident", nil,
+		"replay a what-if too: 'hop=slow 400ms..4s @10%' makes a hop take that much longer in 10% of its requests (repeatable)")
+	flags.BoolVar(&f.replay, "replay", false, "show the replay in full; with -o csv, the replay instead of the hops")
+	f.addOutput(flags, report.Formats())
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
-	f.inputFlags.register(flags, &f.config)
-	f.registerLook(flags)
+	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
+	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
+	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to predict the effect of a budget")
+	f.add(flags)
+	f.addLook(flags)
 	return cmd
 }
 
@@ -110,7 +126,7 @@ func (f *analyzeFlags) parse() error {
 		return err == nil
 	}
 	c := &f.config
-	c.Endpoints, c.Strategy = f.endpoints, f.strategy
+	c.Endpoints, c.Strategy, c.Degradable = f.endpoints, f.strategy, f.degradable
 	for _, s := range f.budgets {
 		b, err := analyzer.ParseEndpointBudget(s)
 		if check("budget", err) {
@@ -127,6 +143,12 @@ func (f *analyzeFlags) parse() error {
 			if check(list.flag, err) {
 				*list.to = append(*list.to, h)
 			}
+		}
+	}
+	for _, s := range f.incidents {
+		i, err := analyzer.ParseIncident(s)
+		if check("incident", err) {
+			c.Incidents = append(c.Incidents, i)
 		}
 	}
 	var err error
@@ -146,10 +168,8 @@ func (f *analyzeFlags) parse() error {
 	if _, err := budget.StrategyNamed(f.strategy); err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
-	if c.Top < 1 {
-		errs = append(errs, tooSmall("top", c.Top))
-	}
-	errs = append(errs, f.inputFlags.parse())
+	c.MaxTraceSpans = f.maxTraceSpans
+	errs = append(errs, atLeastOne("top", c.Top), atLeastOne("max-hops", c.MaxHops), atLeastOne("sample", c.Sample), f.check())
 	return errors.Join(errs...)
 }
 
@@ -173,12 +193,13 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	failed := !f.tell(cmd.ErrOrStderr(), &rep.Input)
+	failed := !tell(cmd.ErrOrStderr(), &rep.Input, f.strict)
 	if err := f.plan.write(rep, cmd.ErrOrStderr()); err != nil {
 		complain(cmd.ErrOrStderr(), err)
 		failed = true
 	}
 	if !f.write(outs, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(w io.Writer, format string, o report.Options) error {
+		o.Replay = f.replay
 		return report.Render(w, rep, format, o)
 	}) {
 		failed = true
@@ -221,39 +242,3 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 	}
 	return false
 }
-
-// byteSize is a flag value such as 64KiB or 2GiB.
-type byteSize int64
-
-var byteUnits = []struct {
-	suffix string
-	factor int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
-
-func (b *byteSize) Set(s string) error {
-	for _, u := range byteUnits {
-		number, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || n <= 0 || n > (1<<62)/u.factor {
-			break
-		}
-		*b = byteSize(n * u.factor)
-		return nil
-	}
-	return fmt.Errorf("write a number of bytes more than 0, with KiB, MiB or GiB if you like")
-}
-
-func (b *byteSize) String() string {
-	for i := 3; i >= 0; i-- {
-		if u := byteUnits[i]; *b > 0 && int64(*b)%u.factor == 0 {
-			return strconv.FormatInt(int64(*b)/u.factor, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(*b), 10)
-}
-
-// Type names the value in help texts.
-func (b *byteSize) Type() string { return "size" }

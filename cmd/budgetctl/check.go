@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/report"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -42,7 +43,7 @@ type checkFlags struct {
 }
 
 func newCheck() *cobra.Command {
-	f := checkFlags{}
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:     "check --plan FILE [INPUT...]",
 		Short:   "Hold exported traces against a plan",
@@ -55,9 +56,12 @@ func newCheck() *cobra.Command {
 	flags.StringVar(&f.plan, "plan", "", "plan file (required)")
 	flags.StringArrayVar(&f.config.Endpoints, "endpoint", nil, "only endpoints of the plan that match this glob on 'service operation' (repeatable)")
 	flags.BoolVar(&f.config.Point, "point", false, "judge by measured values alone, without their intervals")
-	f.outputFlags.register(flags, report.CheckFormats())
-	f.inputFlags.register(flags, &f.config)
-	f.registerLook(flags)
+	f.addOutput(flags, report.CheckFormats())
+	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
+	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
+	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to tell what a slow hop does to its callers")
+	f.add(flags)
+	f.addLook(flags)
 	return cmd
 }
 
@@ -65,9 +69,10 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	if f.plan == "" {
 		return usageError{errors.New("check needs --plan FILE; analyze --write-plan FILE makes one")}
 	}
-	if err := f.parse(); err != nil {
+	if err := errors.Join(atLeastOne("max-hops", f.config.MaxHops), atLeastOne("sample", f.config.Sample), f.check()); err != nil {
 		return err
 	}
+	f.config.MaxTraceSpans = f.maxTraceSpans
 	outs, err := f.destinations()
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	told := f.tell(cmd.ErrOrStderr(), &rep.Input)
+	told := tell(cmd.ErrOrStderr(), &rep.Input, f.strict)
 	written := f.write(outs, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(w io.Writer, format string, o report.Options) error {
 		return report.RenderCheck(w, rep, format, o)
 	})

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// halves splits the requests of a Jaeger export in two by turns.
+// halves splits the requests of a Jaeger export in two: the earlier and the later.
 func halves(t *testing.T, path string) (a, b []map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -24,14 +27,15 @@ func halves(t *testing.T, path string) (a, b []map[string]any) {
 	if err := d.Decode(&export); err != nil {
 		t.Fatal(err)
 	}
-	for i, one := range export.Data {
-		if i%2 == 0 {
-			a = append(a, one)
-		} else {
-			b = append(b, one)
+	started := func(one map[string]any) int64 {
+		first := int64(math.MaxInt64)
+		for _, s := range one["spans"].([]any) {
+			first = min(first, number(s.(map[string]any), "startTime"))
 		}
+		return first
 	}
-	return a, b
+	slices.SortStableFunc(export.Data, func(a, b map[string]any) int { return cmp.Compare(started(a), started(b)) })
+	return export.Data[:len(export.Data)/2], export.Data[len(export.Data)/2:]
 }
 
 func saveTraces(t *testing.T, traces []map[string]any) string {
@@ -64,7 +68,7 @@ func slow(traces []map[string]any, operation string, times int64) {
 		var start, end int64
 		for _, s := range spans {
 			span := s.(map[string]any)
-			if span["operationName"] != operation {
+			if !strings.HasSuffix(span["operationName"].(string), operation) {
 				continue
 			}
 			if from, to := number(span, "startTime"), number(span, "startTime")+number(span, "duration"); to-from > end-start {
@@ -76,14 +80,14 @@ func slow(traces []map[string]any, operation string, times int64) {
 			span := s.(map[string]any)
 			from, took := number(span, "startTime"), number(span, "duration")
 			switch {
-			case span["operationName"] == operation:
-				span["startTime"] = start + times*(from-start)
-				span["duration"] = times * took
+			case strings.HasSuffix(span["operationName"].(string), operation):
+				from, took = start+times*(from-start), times*took
 			case from >= end:
-				span["startTime"] = from + grown
+				from += grown
 			case from+took >= end:
-				span["duration"] = took + grown
+				took += grown
 			}
+			span["startTime"], span["duration"] = json.Number(strconv.FormatInt(from, 10)), json.Number(strconv.FormatInt(took, 10))
 		}
 	}
 }

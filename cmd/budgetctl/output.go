@@ -26,15 +26,15 @@ type outputFlags struct {
 // output is one place that a result goes to.
 type output struct{ format, file string }
 
-// register adds the flag --output, with the names of the formats.
-func (f *outputFlags) register(flags *pflag.FlagSet, formats []string) {
+// addOutput adds the flag --output, with the names of the formats.
+func (f *outputFlags) addOutput(flags *pflag.FlagSet, formats []string) {
 	f.formats = formats
 	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
 		"output format: "+strings.Join(formats, ", ")+"; json=FILE writes to a file (repeatable; default table)")
 }
 
-// registerLook adds the flags about terminals.
-func (f *outputFlags) registerLook(flags *pflag.FlagSet) {
+// addLook adds the flags about terminals.
+func (f *outputFlags) addLook(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.ascii, "ascii", false, "draw the tree with ASCII characters")
 	flags.BoolVar(&f.noColor, "no-color", false, "no colours on a terminal (also: NO_COLOR)")
 }
