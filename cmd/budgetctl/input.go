@@ -24,11 +24,14 @@ type inputFlags struct {
 	maxBytes, maxString byteSize
 	strict              bool
 	maxTraceSpans       int
+	remaining           []string
 }
 
 func (f *inputFlags) add(flags *pflag.FlagSet) {
 	f.maxBytes, f.maxString = source.DefaultMaxBytes, source.DefaultMaxString
 	flags.StringVar(&f.source.Format, "format", "", "input format instead of guessing: "+strings.Join(source.Formats(), ", "))
+	flags.StringArrayVar(&f.remaining, "remaining-attribute", nil,
+		"attribute in which services write what is left of the budget, 'name=unit' with ns, us, ms or s (repeatable; default deadline_remaining_ms=ms)")
 	flags.BoolVar(&f.strict, "strict", false, "treat lines, documents and spans that cannot be read as an error")
 	flags.IntVar(&f.maxTraceSpans, "max-trace-spans", trace.DefaultMaxTraceSpans, "spans of one trace")
 	flags.Var(&f.maxBytes, "max-bytes", "bytes of one input after decompression")
@@ -39,6 +42,16 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 
 // check looks for mistakes in the flags.
 func (f *inputFlags) check() error {
+	for _, s := range f.remaining {
+		r, err := trace.ParseRemainingAttribute(s)
+		if err != nil {
+			return usageError{fmt.Errorf("--remaining-attribute %w", err)}
+		}
+		f.source.Remaining = append(f.source.Remaining, r)
+	}
+	if err := trace.CheckRemainingAttributes(f.source.Remaining); err != nil {
+		return usageError{fmt.Errorf("--remaining-attribute %w", err)}
+	}
 	if f.source.Format != "" && !slices.Contains(source.Formats(), f.source.Format) {
 		return usageError{fmt.Errorf("--format %q: want one of %s", f.source.Format, strings.Join(source.Formats(), ", "))}
 	}
