@@ -21,7 +21,7 @@ type Strategy interface {
 }
 
 // Strategies are all strategies, the default first.
-var Strategies = []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}}
+var Strategies = []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}, Optimised{}, CriticalPath{}}
 
 // StrategyNamed returns the strategy with the given name. The error names the
 // valid ones.
