@@ -39,6 +39,7 @@ $(GOLANGCI):
 .PHONY: generate
 generate: ## Write everything that is generated and committed.
 	go generate ./...
+	go -C dashboards/gen generate ./...
 
 .PHONY: check
 check: lint race current ## All that must hold before a merge: lint, tests with -race, generated files current.
@@ -50,7 +51,7 @@ race:
 .PHONY: current
 current: generate
 	git --no-pager diff --exit-code
-	@new=$$(git ls-files --others --exclude-standard testdata); \
+	@new=$$(git ls-files --others --exclude-standard testdata processor); \
 		if [ -n "$$new" ]; then echo "generated but not committed:"; echo "$$new"; exit 1; fi
 
 .PHONY: bench
@@ -63,7 +64,7 @@ trees: ## Check the laws of budgets on 1,000,000 random call trees (minutes).
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
-	@grep -rl --include='*_test.go' '^func Fuzz' analyzer cmd internal propagation | sort | while read -r file; do \
+	@grep -rl --include='*_test.go' '^func Fuzz' analyzer cmd internal processor propagation | sort | while read -r file; do \
 		sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file" | while read -r target; do \
 			go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
 		done || exit 1; \

@@ -34,6 +34,10 @@ type Config struct {
 	Floors  []HopAmount // least useful budget of a hop
 	Caps    []HopAmount // most that a hop may get; limits BUDGET and TIMEOUT
 	Current []HopAmount // today's timeouts
+	// Degradable are hops, named as in HopAmount, that callers can do without:
+	// in the replay they do not fail a request at their timeout.
+	Degradable []string
+	Incidents  []Incident // what-ifs to replay, each alone
 	// Strategy names one of budget.Strategies; "": p99prop.
 	Strategy string
 	// Percentile is used instead of the P99 as weight and for verdicts; the
@@ -79,6 +83,41 @@ func (a Amount) of(budget int64) float64 {
 type HopAmount struct {
 	Hop    string
 	Amount Amount
+}
+
+// Incident is a what-if: a hop takes longer in some of the requests that call it.
+type Incident struct {
+	Hop string // named as in HopAmount
+	// Low and High bound what comes on top of the time that the hop took.
+	Low, High time.Duration
+	Share     float64 // of the requests with the hop; more than 0, up to 1
+}
+
+// ParseIncident reads "hop=slow 400ms..4s @10%". The name ends at the last '='.
+func ParseIncident(s string) (Incident, error) {
+	at := strings.LastIndexByte(s, '=')
+	if at <= 0 {
+		return Incident{}, fmt.Errorf("%q: write 'hop=slow 400ms..4s @10%%'", s)
+	}
+	words := strings.Fields(s[at+1:])
+	if len(words) != 3 || words[0] != "slow" || !strings.HasPrefix(words[2], "@") || !strings.HasSuffix(words[2], "%") {
+		return Incident{}, fmt.Errorf("%q: write 'hop=slow 400ms..4s @10%%'", s)
+	}
+	low, high, ok := strings.Cut(words[1], "..")
+	if !ok {
+		high = low
+	}
+	i := Incident{Hop: s[:at]}
+	var err error
+	if i.Low, err = ParseDuration(low); err != nil {
+		return Incident{}, err
+	}
+	if i.High, err = ParseDuration(high); err != nil {
+		return Incident{}, err
+	}
+	share, err := ParseAmount(words[2][1:])
+	i.Share = share.Share
+	return i, err
 }
 
 // ParseAmount reads "20ms" or "10%".
@@ -150,6 +189,14 @@ func (c *Config) validate() error {
 			if h.Amount.Time < 0 || !(h.Amount.Share >= 0) || h.Amount == (Amount{}) {
 				errs = append(errs, fmt.Errorf("hop %q: its amount must be more than 0", h.Hop))
 			}
+		}
+	}
+	for _, i := range c.Incidents {
+		switch {
+		case i.Low < 0 || i.High < i.Low || i.High > maxBudget:
+			errs = append(errs, fmt.Errorf("incident %q: %v..%v is no range of up to %v", i.Hop, i.Low, i.High, maxBudget))
+		case !(i.Share > 0 && i.Share <= 1):
+			errs = append(errs, fmt.Errorf("incident %q: %.4g %% of requests: must be more than 0 %% and at most 100 %%", i.Hop, 100*i.Share))
 		}
 	}
 	if _, err := budget.StrategyNamed(c.strategy()); err != nil {

@@ -42,6 +42,22 @@ func TestParse(t *testing.T) {
 	if h, err := ParseHopAmount("auth=5%"); err != nil || h.Hop != "auth" || h.Amount.Share != 0.05 {
 		t.Errorf("%+v, %v", h, err)
 	}
+	if i, err := ParseIncident("svc GET /a=b=slow 400ms..4s @2.5%"); err != nil ||
+		i != (Incident{Hop: "svc GET /a=b", Low: 400 * time.Millisecond, High: 4 * time.Second, Share: 0.025}) {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if i, err := ParseIncident("risk=slow 1s @100%"); err != nil || i != (Incident{Hop: "risk", Low: time.Second, High: time.Second, Share: 1}) {
+		t.Errorf("%+v, %v", i, err)
+	}
+	for _, bad := range []string{
+		"", "risk", "=slow 1s @1%", "risk=", "risk=1s @1%", "risk=slow 1s", "risk=slow @1%", "risk=slow 1 @1%", "risk=slow 0s..1s @1%",
+		"risk=slow 1s.. @1%", "risk=slow ..1s @1%", "risk=slow 1s..2s 1%", "risk=slow 1s..2s @1", "risk=slow 1s..2s @101%",
+		"risk=slow 1s..2s @-1%", "risk=slow 1s..2s @1s", "risk=slow 1s..2s @1% more", "risk=fast 1s..2s @1%",
+	} {
+		if i, err := ParseIncident(bad); err == nil {
+			t.Errorf("ParseIncident(%q) = %+v, want an error", bad, i)
+		}
+	}
 	for _, bad := range []string{"", "800", "-1s", "0s", "1e400s", "=1s", "x=", "x=5", "NaNs"} {
 		if b, err := ParseEndpointBudget(bad); err == nil {
 			t.Errorf("ParseEndpointBudget(%q) = %+v, want an error", bad, b)

@@ -48,6 +48,10 @@ func (a *analysis) patterns() []string {
 			out = append(out, h.Hop)
 		}
 	}
+	out = append(out, a.config.Degradable...)
+	for _, i := range a.config.Incidents {
+		out = append(out, i.Hop)
+	}
 	return out
 }
 
@@ -87,26 +91,45 @@ func find(hops []Hop, pattern string) (int, error) {
 	return -1, fmt.Errorf("%q names %d hops: %s; use the id of one", pattern, len(found), strings.Join(names, ", "))
 }
 
-// resolve maps the amounts to hops. used counts the endpoints in which a pattern
-// named a hop.
-func resolve(hops []Hop, list []HopAmount, used []int) (map[int]Amount, error) {
-	out := make(map[int]Amount)
-	for i, want := range list {
-		at, err := find(hops, want.Hop)
+// locate returns the hop that each pattern names, -1 where there is none. used
+// counts the endpoints in which a pattern named a hop.
+func locate(hops []Hop, patterns []string, used []int) ([]int, error) {
+	out := make([]int, len(patterns))
+	for i, pattern := range patterns {
+		at, err := find(hops, pattern)
 		if err != nil {
 			return nil, err
 		}
-		if at < 0 {
+		if out[i] = at; at < 0 {
 			continue
 		}
 		used[i]++
 		if !planned(&hops[at]) {
-			return nil, fmt.Errorf("%q: nobody waits for hop %s (%s), so it has no budget", want.Hop, hops[at].ID, hops[at].Label)
+			return nil, fmt.Errorf("%q: nobody waits for hop %s (%s), so it has no budget", pattern, hops[at].ID, hops[at].Label)
+		}
+	}
+	return out, nil
+}
+
+// resolve maps the amounts to hops.
+func resolve(hops []Hop, list []HopAmount, used []int) (map[int]Amount, error) {
+	patterns := make([]string, len(list))
+	for i := range list {
+		patterns[i] = list[i].Hop
+	}
+	places, err := locate(hops, patterns, used)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int]Amount)
+	for i, at := range places {
+		if at < 0 {
+			continue
 		}
 		if _, twice := out[at]; twice {
-			return nil, fmt.Errorf("%q: hop %s (%s) is named twice", want.Hop, hops[at].ID, hops[at].Label)
+			return nil, fmt.Errorf("%q: hop %s (%s) is named twice", patterns[i], hops[at].ID, hops[at].Label)
 		}
-		out[at] = want.Amount
+		out[at] = list[i].Amount
 	}
 	return out, nil
 }

@@ -42,6 +42,7 @@ func (e *endpoint) measure() {
 			MaxAttempts: from.MaxAttempts,
 			P50:         quantileOf(from.Duration, quantile.P50), P90: quantileOf(from.Duration, quantile.P90),
 			P95: quantileOf(from.Duration, quantile.P95), P99: quantileOf(from.Duration, quantile.P99),
+			BackoffP99:    quantileOf(from.Backoff, quantile.P99),
 			CensoredRatio: from.Duration.CensoredRatio(),
 			NetP50:        quantileOf(from.Net, quantile.P50),
 			Confidence:    quantile.Grade(e.estimate[i].EffN).String(),

@@ -217,6 +217,8 @@ type Hop struct {
 	Slack            Opt[float64] `json:"slack,omitzero"`       // Share / P99
 	CutRatio         Opt[float64] `json:"cut_ratio,omitzero"`   // share of the hop's calls above Share
 	AttemptTimeout   Opt[int64]   `json:"attempt_timeout_ns,omitzero"`
+	BackoffP99       Opt[int64]   `json:"backoff_p99_ns,omitzero"` // longest pause before a retry, of each retried operation
+	AttemptsFit      Opt[int]     `json:"attempts_fit,omitzero"`   // attempts and pauses that Share holds, where retries were seen
 	Now              Opt[int64]   `json:"now_ns,omitzero"`
 	Change           Opt[int64]   `json:"change_ns,omitzero"` // Share - Now
 	Skew             Opt[int64]   `json:"skew_ns,omitzero"`   // shift applied to the callee's clock
@@ -224,13 +226,52 @@ type Hop struct {
 	Verdict          string       `json:"verdict,omitempty"`
 }
 
-// Replay is the predicted effect of the table on traces that did not make it.
+// Replay is the predicted effect of the table, and of what it compares with, on
+// traces that did not make it.
 type Replay struct {
-	Folds             int         `json:"folds"`
-	BudgetFalseCut    float64     `json:"budget_false_cut_ratio"`  // shares as hard timeouts
-	TimeoutFalseCut   float64     `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
-	BudgetForFalseCut []BudgetFor `json:"budget_for_false_cut,omitempty"`
-	Traces            int         `json:"traces"` // requests replayed
+	Folds             int              `json:"folds"`
+	BudgetFalseCut    float64          `json:"budget_false_cut_ratio"`  // shares as hard timeouts
+	TimeoutFalseCut   float64          `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
+	BudgetForFalseCut []BudgetFor      `json:"budget_for_false_cut,omitempty"`
+	Traces            int              `json:"traces"`               // requests replayed: whole ones that did not fail
+	Degradable        []string         `json:"degradable,omitempty"` // ids of hops that callers do without
+	Policies          []PolicyEffect   `json:"policies"`             // the last three are those of the table
+	Incidents         []ReplayIncident `json:"incidents,omitempty"`
+	Assumptions       []string         `json:"assumptions"` // a clause each
+}
+
+// PolicyEffect is what a policy would have done to the requests. Ratios are
+// shares of the requests. Times are means over them: the ns of a request are the
+// span-seconds of 1,000 million, and so its ms are those of 1,000.
+type PolicyEffect struct {
+	Policy   string     `json:"policy"`             // see budget.Policy
+	Strategy string     `json:"strategy,omitempty"` // that made BUDGET and TIMEOUT
+	Miss     float64    `json:"miss_ratio"`         // over the budget
+	Violated float64    `json:"violated_ratio"`     // over the budget or cut
+	FalseCut float64    `json:"false_cut_ratio"`    // cut although within the budget
+	Degraded float64    `json:"degraded_ratio"`     // answered without some degradable hop
+	Executed int64      `json:"executed_ns"`        // span time that ran
+	Saved    int64      `json:"saved_ns"`           // span time that did not run any more
+	Wasted   int64      `json:"wasted_ns"`          // span time that ran in violated requests
+	Early    Opt[int64] `json:"early_ns,omitzero"`  // how long before the budget those that miss it returned
+	Cuts     []HopCut   `json:"cuts,omitempty"`     // in order of the hops
+}
+
+// HopCut is the share of requests that the deadline of a hop ended: the first
+// that passed in the request.
+type HopCut struct {
+	Hop   string  `json:"hop"` // hop id; "0" for the deadline of the request
+	Ratio float64 `json:"ratio"`
+}
+
+// ReplayIncident is the replay with one hop slower in some of the requests that
+// call it.
+type ReplayIncident struct {
+	Hop      string         `json:"hop"` // hop id
+	Low      int64          `json:"low_ns"`
+	High     int64          `json:"high_ns"`
+	Ratio    float64        `json:"ratio"`
+	Policies []PolicyEffect `json:"policies"`
 }
 
 // BudgetFor is the smallest endpoint budget whose shares cut at most Ratio of

@@ -10,8 +10,9 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
-// falseCutGoal is the share of good requests that a plan may cut by mistake.
-const falseCutGoal = 0.01
+// falseCutGoals are the shares of good requests that a plan may cut by mistake
+// for which a budget is looked for.
+var falseCutGoals = []float64{0.05, 0.01, 0.005, 0.001}
 
 // Where the budget of an endpoint came from.
 const (
@@ -31,7 +32,6 @@ func (a *analysis) split() error {
 		if err != nil {
 			return fmt.Errorf("endpoint %s %s: %w", p.Service, p.Operation, err)
 		}
-		a.findings(e)
 		a.report.Endpoints = append(a.report.Endpoints, *e)
 	}
 	for i, pattern := range a.patterns() {
@@ -89,6 +89,11 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	if e.now, err = resolve(e.Hops, a.config.Current, used); err != nil {
 		return nil, fmt.Errorf("--current %w", err)
 	}
+	used = used[len(a.config.Current):]
+	questions, err := e.questions(used)
+	if err != nil {
+		return nil, err
+	}
 	options := e.options(floors, caps)
 	strategy, err := budget.StrategyNamed(e.Strategy)
 	if err != nil {
@@ -109,7 +114,8 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e.today()
 	e.judge()
 	e.moves()
-	e.replay(options, strategy)
+	e.replay(options, strategy, questions)
+	e.findings(a, options.Floors)
 	e.warn(a, low)
 	if raised {
 		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
@@ -202,6 +208,9 @@ func (e *endpoint) plan(problem *budget.Problem) {
 			}
 			h.AttemptTimeout = Some(max(timeout, min(h.Floor.V, share)))
 		}
+		if h.AttemptTimeout.Known && h.MaxAttempts > 1 {
+			h.AttemptsFit = Some(budget.AttemptsWithin(share, h.AttemptTimeout.V, h.BackoffP99.V))
+		}
 	}
 	switch {
 	case !s.Feasible:
@@ -216,27 +225,6 @@ func (e *endpoint) plan(problem *budget.Problem) {
 
 // planned tells whether a hop gets a budget.
 func planned(h *Hop) bool { return h.Kind == HopRoot || h.Kind == HopCall || h.Kind == HopStage }
-
-// replay predicts what the split would have done to the requests that were
-// seen, each judged by a split that other requests made.
-func (e *endpoint) replay(o budget.Options, s budget.Strategy) {
-	if !e.Feasible {
-		return
-	}
-	r := budget.CrossValidate(e.p, o, e.Budget, s, falseCutGoal)
-	if r.Folds == 0 {
-		return
-	}
-	e.Replay = &Replay{
-		Folds: r.Folds, Traces: r.Requests,
-		BudgetFalseCut: r.BudgetFalseCut, TimeoutFalseCut: r.TimeoutFalseCut,
-	}
-	for _, b := range r.BudgetFor {
-		e.Replay.BudgetForFalseCut = append(e.Replay.BudgetForFalseCut, BudgetFor{
-			Ratio: b.Ratio, Budget: Opt[int64]{b.Budget, b.Known},
-		})
-	}
-}
 
 // nanos turns the solver's time into whole ns.
 func nanos(v float64) int64 {

@@ -28,10 +28,12 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	}
 	for i := range e.Hops {
 		h := &e.Hops[i]
-		attempts := int64(h.MaxAttempts)
-		if h.AttemptTimeout.Known && h.MaxAttempts > 1 && attempts*h.AttemptTimeout.V > h.Share.V {
-			say("%s: up to %d attempts were seen; at %v each its BUDGET of %v holds %d", h.Label, attempts,
-				time.Duration(h.AttemptTimeout.V), time.Duration(h.Share.V), h.Share.V/max(h.AttemptTimeout.V, 1))
+		if h.AttemptsFit.Known && h.AttemptsFit.V < h.MaxAttempts {
+			attempts := time.Duration(h.MaxAttempts)
+			timeout, pause := time.Duration(h.AttemptTimeout.V), time.Duration(h.BackoffP99.V)
+			say("%s: do not configure %d attempts, as were seen: at %v each, with pauses of %v, they take %v of its BUDGET of %v, which holds %d",
+				h.Label, h.MaxAttempts, timeout, round(pause), round(attempts*timeout+(attempts-1)*pause),
+				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
 	}
 	if e.Failed == e.Traces {
@@ -89,6 +91,15 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// round shortens a time for people, to a thousandth of it.
+func round(d time.Duration) time.Duration {
+	step := time.Duration(1)
+	for d/step >= 1000 {
+		step *= 10
+	}
+	return d.Round(step)
 }
 
 // count writes a number with its noun.

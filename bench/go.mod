@@ -30,5 +30,6 @@ require (
 	github.com/olekukonko/tablewriter v1.1.5 // indirect
 	go.opentelemetry.io/collector/featuregate v1.67.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/sys v0.50.0 // indirect
 )

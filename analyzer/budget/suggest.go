@@ -51,3 +51,9 @@ func AttemptTimeout(budget, attemptP99, operationP99, floor int64) int64 {
 	scaled := float64(budget) * (float64(attemptP99) / float64(operationP99))
 	return min(budget, max(int64(scaled), floor))
 }
+
+// AttemptsWithin returns how many attempts with the given timeout, and a pause
+// between any two, a budget holds; all in ns.
+func AttemptsWithin(budget, timeout, pause int64) int {
+	return int((budget + pause) / max(timeout+pause, 1))
+}

@@ -82,3 +82,22 @@ func ExampleSuggest() {
 	fmt.Println(time.Duration(budget), low)
 	// Output: 1.3s false
 }
+
+func TestAttemptsWithin(t *testing.T) {
+	for _, c := range []struct {
+		budget, timeout, pause int64
+		want                   int
+	}{
+		{100, 50, 0, 2},
+		{100, 50, 1, 1}, // 50 + 1 + 50 is too much
+		{101, 50, 1, 2},
+		{100, 100, 30, 1},
+		{99, 100, 0, 0},
+		{160, 40, 20, 3},
+		{0, 0, 0, 0},
+	} {
+		if got := AttemptsWithin(c.budget, c.timeout, c.pause); got != c.want {
+			t.Errorf("%d holds %d attempts of %d with pauses of %d, want %d", c.budget, got, c.timeout, c.pause, c.want)
+		}
+	}
+}

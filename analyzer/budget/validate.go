@@ -14,20 +14,51 @@ import (
 // replayed with numbers that were made from the others.
 const folds = 5
 
-// Validation is the predicted effect of a split on requests that did not make
-// it. Ratios are weighted shares of the requests that did not fail, which are
-// also the shares of the good ones, those within the budget, as long as few miss
-// it. A failed call teaches no duration, and cutting it costs nothing.
+// Policy is a way to limit the requests of an endpoint.
+type Policy string
+
+// The policies.
+const (
+	PolicyNone        Policy = "today"        // nothing is cut; what today's timeouts cut is not in the data
+	PolicyDeadline    Policy = "deadline"     // the request has a deadline, and everybody stops at it
+	PolicySame        Policy = "same"         // every call has the whole budget as timeout, the request no deadline
+	PolicyHalf        Policy = "half"         // every call has half of the budget as timeout, the request no deadline
+	PolicyShares      Policy = "budget"       // shares as timeouts, nobody passes a deadline on
+	PolicyCaps        Policy = "timeout"      // caps as timeouts, the remaining deadline passed on
+	PolicyCapsUnaided Policy = "timeout_only" // caps as timeouts, nobody passes a deadline on
+)
+
+// Trial is the effect of a policy.
+type Trial struct {
+	Policy   Policy
+	Strategy string // that made shares and caps; empty for other policies
+	Effect
+}
+
+// Questions are what CrossValidate answers besides the effect of a split.
+type Questions struct {
+	Degradable []int      // hops that do not fail their callers
+	Incidents  []Incident // each is replayed alone
+	// Ratios of false cuts to find the smallest budget for.
+	Ratios []float64
+	// Beside are strategies to compare with.
+	Beside []Strategy
+}
+
+// Validation is the predicted effect of a split, and of what it compares with,
+// on requests that did not make it. Requests that failed are not replayed: a
+// failed call teaches no duration, and cutting it costs nothing. Ratios are thus
+// also those of the good requests, within the budget, as long as few miss it.
 type Validation struct {
 	Folds    int // 0 where there are too few requests to say anything
 	Requests int // replayed
 
-	// BudgetFalseCut is the share of requests that are within the budget and
-	// would be cut if the shares were timeouts.
-	BudgetFalseCut float64
-	// TimeoutFalseCut is the same for the caps, with the deadline passed on.
-	TimeoutFalseCut float64
-	BudgetFor       []BudgetFor // one for each ratio asked for
+	// Trials are the effects on the requests as they were: of the policies
+	// without a split, then the shares of the strategies to compare with, then
+	// the shares and caps of the split.
+	Trials    []Trial
+	Incidents [][]Trial   // the same with each incident
+	BudgetFor []BudgetFor // one for each ratio asked for
 }
 
 // BudgetFor is the smallest budget of the endpoint from which on its shares, as
@@ -49,156 +80,255 @@ type BudgetFor struct {
 // called by two calls of a request, all rows together hold exactly what
 // NewProblem works from, and quantiles from rows are the same; where one is,
 // they are somewhat higher.
-func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strategy, ratios ...float64) Validation {
-	v := newValidator(p, o, strategy)
+func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strategy, q Questions) Validation {
+	v := newValidator(p, o, q.Degradable)
 	if v == nil {
 		return Validation{}
 	}
-	result := Validation{Folds: folds, Requests: p.Rows.Len()}
-	result.BudgetFalseCut = v.shareCuts(float64(budget), v.rounded)
-	result.TimeoutFalseCut = v.capCuts(float64(budget))
-	for _, ratio := range ratios {
-		b := BudgetFor{Ratio: ratio}
-		b.Budget, b.Known = v.search(ratio)
-		result.BudgetFor = append(result.BudgetFor, b)
+	var plans []plan
+	for _, s := range q.Beside {
+		if s.Name() != strategy.Name() {
+			plans = append(plans, v.plan(s, float64(budget)))
+		}
 	}
+	plans = append(plans, v.plan(strategy, float64(budget)))
+	result := Validation{Folds: folds, Trials: v.compare(v.rows, float64(budget), plans)}
+	result.Requests = result.Trials[0].Requests
+	for _, i := range q.Incidents {
+		result.Incidents = append(result.Incidents, v.compare(v.problems[0].Slow(v.rows, i), float64(budget), plans))
+	}
+	result.BudgetFor = v.budgetsFor(strategy, q.Ratios)
 	return result
+}
+
+// Of returns the trial of a policy with the given strategy, "" for one that has
+// none; nil if there is none.
+func Of(trials []Trial, policy Policy, strategy string) *Trial {
+	for i := range trials {
+		if trials[i].Policy == policy && trials[i].Strategy == strategy {
+			return &trials[i]
+		}
+	}
+	return nil
 }
 
 // validator replays each fold with the numbers of the others.
 type validator struct {
-	rows     *profile.Rows
-	strategy Strategy
-	parts    partition
-	planned  []bool
-	problems [folds]*Problem // made without the requests of the fold
-	solvers  [folds]solver
+	rows       *profile.Rows
+	parts      partition
+	problems   [folds]*Problem // made without the requests of the fold
+	solvers    [folds]solver
+	degradable []bool
+	refused    []float64 // timeouts of a fold without a split: nothing runs at all
+	quantum    float64   // of the plan
+	total      float64   // weight of the requests that did not fail
+}
+
+// plan is the split of one budget for each fold.
+type plan struct {
+	strategy string
 	solution [folds]Solution
-	limits   [folds][]int64 // shares by hop
-	total    float64        // weight of the requests that did not fail
-	rounded  float64        // quantum of the plan
 }
 
 // newValidator returns nil where there are not enough rows for the folds.
-func newValidator(p *profile.Profile, o Options, strategy Strategy) *validator {
+func newValidator(p *profile.Profile, o Options, degradable []int) *validator {
 	if p.Rows == nil || p.Rows.Len() < folds || len(p.Hops) == 0 {
 		return nil
 	}
-	v := &validator{rows: p.Rows, strategy: strategy, rounded: float64(o.Quantum)}
-	v.parts = divide(p.Rows, p.Clustered)
+	v := &validator{
+		rows: p.Rows, parts: divide(p.Rows, p.Clustered), quantum: float64(o.Quantum),
+		refused: slices.Repeat([]float64{-1}, len(p.Hops)),
+	}
+	if len(degradable) > 0 {
+		v.degradable = make([]bool, len(p.Hops))
+		for _, h := range degradable {
+			v.degradable[h] = true
+		}
+	}
 	v.problems = v.parts.train(p, o)
-	v.planned = v.problems[0].planned(nil)
 	for f := range v.solvers {
 		v.solvers[f].reset(v.problems[f])
-		v.limits[f] = make([]int64, len(p.Hops))
 	}
-	for class, n := range v.parts.count(func(r int) bool { return !v.rows.FailedAt(0, r) }) {
-		v.total += float64(n) * v.parts.weights[class]
-	}
+	v.total = v.parts.sum(func(r int) bool { return !v.rows.FailedAt(0, r) })
 	return v
 }
 
-// solve splits the budget for each fold.
-func (v *validator) solve(budget, quantum float64) {
+// plan splits a budget for each fold.
+func (v *validator) plan(s Strategy, budget float64) plan {
+	out := plan{strategy: s.Name()}
+	v.solve(s, budget, v.quantum, &out)
+	return out
+}
+
+func (v *validator) solve(s Strategy, budget, quantum float64, out *plan) {
 	for f := range v.problems {
 		v.problems[f].Quantum = quantum
-		v.solvers[f].solve(budget, v.strategy, &v.solution[f])
-		for h, share := range v.solution[f].Share {
-			v.limits[f][h] = int64(min(share, math.MaxInt64/2))
-		}
+		v.solvers[f].solve(budget, s, &out.solution[f])
 	}
 }
 
-// shareCuts returns the weighted share of requests that are within the budget
+// regimes are the limits that timeouts returns for each fold.
+func (v *validator) regimes(propagate bool, timeouts func(fold int) []float64) []regime {
+	out := make([]regime, folds)
+	for f := range out {
+		out[f] = regime{v.problems[f], Limits{Timeouts: timeouts(f), Propagate: propagate, Degradable: v.degradable}}
+	}
+	return out
+}
+
+// shares are the shares of a plan as timeouts.
+func (v *validator) shares(p *plan) []regime {
+	return v.regimes(false, func(f int) []float64 {
+		if !p.solution[f].Feasible {
+			return v.refused
+		}
+		return p.solution[f].Share
+	})
+}
+
+// caps are the caps of a plan as timeouts.
+func (v *validator) caps(p *plan, propagate bool) []regime {
+	return v.regimes(propagate, func(f int) []float64 {
+		if !p.solution[f].Feasible {
+			return v.refused
+		}
+		return p.solution[f].Cap
+	})
+}
+
+// fixed are the same timeouts for each fold: that of the endpoint and that of
+// every hop below it.
+func (v *validator) fixed(endpoint, hop float64) []regime {
+	timeouts := slices.Repeat([]float64{hop}, len(v.problems[0].Hops))
+	timeouts[0] = endpoint
+	return v.regimes(false, func(int) []float64 { return timeouts })
+}
+
+// compare replays the rows under each policy. The last plan is the one that is
+// to be judged.
+func (v *validator) compare(rows *profile.Rows, budget float64, plans []plan) []Trial {
+	var out []Trial
+	try := func(policy Policy, strategy string, r []regime) {
+		out = append(out, Trial{policy, strategy, replay(rows, &v.parts, budget, r)})
+	}
+	none := math.Inf(1)
+	try(PolicyNone, "", v.fixed(none, none))
+	try(PolicyDeadline, "", v.fixed(budget, none))
+	try(PolicySame, "", v.fixed(none, budget))
+	try(PolicyHalf, "", v.fixed(none, budget/2))
+	for i := range plans {
+		p := &plans[i]
+		try(PolicyShares, p.strategy, v.shares(p))
+		try(PolicyCaps, p.strategy, v.caps(p, true))
+	}
+	last := &plans[len(plans)-1]
+	try(PolicyCapsUnaided, last.strategy, v.caps(last, false))
+	return out
+}
+
+// search finds the smallest budgets for rates of false cuts.
+type search struct {
+	*validator
+	strategy Strategy
+	plan     plan
+	known    map[[2]float64]float64 // rate by budget and quantum
+}
+
+// falseCuts returns the weighted share of requests that are within the budget
 // and would be cut with shares, in steps of the quantum, as timeouts.
-func (v *validator) shareCuts(budget, quantum float64) float64 {
-	v.solve(budget, quantum)
-	whole := int64(min(budget, math.MaxInt64/2))
-	return v.ratio(func(r int) bool {
-		if v.rows.Duration[0][r] > whole || v.rows.FailedAt(0, r) {
-			return false
-		}
-		fold := v.parts.fold[r]
-		if !v.solution[fold].Feasible {
-			return true
-		}
-		limits := v.limits[fold]
-		for h := 1; h < len(limits); h++ {
-			if v.planned[h] && v.rows.Duration[h][r] > limits[h] && !v.rows.FailedAt(h, r) {
-				return true
+func (s *search) falseCuts(budget, quantum float64) float64 {
+	key := [2]float64{budget, quantum}
+	if rate, ok := s.known[key]; ok {
+		return rate
+	}
+	s.solve(s.strategy, budget, quantum, &s.plan)
+	var replayers [folds]replayer
+	for f, r := range s.shares(&s.plan) {
+		replayers[f].reset(&r)
+	}
+	rate := 0.0
+	if s.total > 0 {
+		rate = s.parts.sum(func(r int) bool {
+			if s.rows.FailedAt(0, r) {
+				return false
 			}
-		}
-		return false
-	})
-}
-
-// capCuts returns the same with caps as timeouts and the deadline passed on.
-func (v *validator) capCuts(budget float64) float64 {
-	v.solve(budget, v.rounded)
-	deadlines := make([]float64, len(v.planned))
-	return v.ratio(func(r int) bool {
-		if float64(v.rows.Duration[0][r]) > budget || v.rows.FailedAt(0, r) {
-			return false
-		}
-		fold := v.parts.fold[r]
-		if !v.solution[fold].Feasible {
-			return true
-		}
-		limits := Limits{Budget: budget, Timeouts: v.solution[fold].Cap, Propagate: true}
-		return !math.IsInf(v.problems[fold].cut(v.rows, r, v.planned, &limits, deadlines), 1)
-	})
-}
-
-// ratio returns the weighted share of requests for which is holds.
-func (v *validator) ratio(is func(r int) bool) float64 {
-	sum := 0.0
-	for class, n := range v.parts.count(is) {
-		sum += float64(n) * v.parts.weights[class]
+			o := replayers[s.parts.fold[r]].request(s.rows, r)
+			return o.hop >= 0 && o.duration <= budget
+		}) / s.total
 	}
-	if v.total == 0 {
-		return 0
-	}
-	return sum / v.total
+	s.known[key] = rate
+	return rate
 }
 
-// search returns the smallest budget from which on at most the given share of
-// requests is cut. With more budget shares grow, but more requests are within
-// it too, so the share of cuts need not fall everywhere: it is followed down
-// from a budget that holds to the first that does not, in steps of a tenth and
-// then of a hundredth. The result is a multiple of its quantum and holds itself.
-func (v *validator) search(ratio float64) (int64, bool) {
-	quantum := func(budget float64) float64 { return max(v.rounded, float64(QuantumFor(int64(budget)))) }
-	holds := func(budget float64) bool { return v.shareCuts(budget, quantum(budget)) <= ratio }
+// budgetsFor returns for each ratio the smallest budget from which on at most
+// that share of requests is cut. With more budget shares grow, but more requests
+// are within it too, so the share of cuts need not fall everywhere: it is
+// followed down from a budget that holds to the first that does not, in steps of
+// a tenth and then of a hundredth. The smallest ratio comes first, and the next
+// goes on from its budget. A result is a multiple of its quantum and holds itself.
+func (v *validator) budgetsFor(strategy Strategy, ratios []float64) []BudgetFor {
+	s := search{validator: v, strategy: strategy, known: make(map[[2]float64]float64)}
 	least := 0.0 // no split of every fold below
 	for f := range v.solvers {
 		least = max(least, v.solvers[f].minimum(minSelfLevel, v.solvers[f].median))
 	}
-	slowest := float64(slices.Max(v.rows.Duration[0]))
-	high := max(least, slowest, 1)
-	for limit := 64 * high; !holds(high); high *= 2 {
-		if high >= limit {
-			return 0, false
+	high := max(least, float64(slices.Max(v.rows.Duration[0])), 1)
+	limit := 64 * high
+	out := make([]BudgetFor, len(ratios))
+	order := make([]int, len(ratios))
+	for i := range order {
+		order[i] = i
+		out[i].Ratio = ratios[i]
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(ratios[a], ratios[b]) })
+	for _, i := range order {
+		for !s.holds(high, ratios[i]) && high < limit {
+			high *= 2
+		}
+		if s.holds(high, ratios[i]) {
+			high = s.descend(high, least, 1.1, ratios[i])
+			out[i].Budget, out[i].Known = s.smallest(s.descend(high, least, 1.01, ratios[i]), least, ratios[i])
 		}
 	}
-	for _, step := range []float64{1.1, 1.01} {
-		for low := high / step; low > least && holds(low); low /= step {
-			high = low
-		}
+	return out
+}
+
+// step is the quantum of a budget that is looked at.
+func (s *search) step(budget float64) float64 {
+	return max(s.quantum, float64(QuantumFor(int64(budget))))
+}
+
+// holds tells whether at most the given share of requests is cut.
+func (s *search) holds(budget, ratio float64) bool {
+	return s.falseCuts(budget, s.step(budget)) <= ratio
+}
+
+// descend returns the last budget that holds, going down by a factor from one
+// that does.
+func (s *search) descend(high, least, factor, ratio float64) float64 {
+	for low := high / factor; low > least && s.holds(low, ratio); low /= factor {
+		high = low
 	}
+	return high
+}
+
+// smallest refines a budget that holds; one that is a hundredth less does not.
+func (s *search) smallest(high, least, ratio float64) (int64, bool) {
 	low := max(high/1.01, least*(1-tolerance))
 	for range 8 { // to a 25,000th
-		if middle := low + (high-low)/2; holds(middle) {
+		if middle := low + (high-low)/2; s.holds(middle, ratio) {
 			high = middle
 		} else {
 			low = middle
 		}
 	}
 	for range 100 { // rounding moves it, and a request or two with it
-		high = roundUp(high, quantum(high))
-		if holds(high) {
+		step := s.step(high)
+		high = roundUp(high, step)
+		if s.holds(high, ratio) {
 			return int64(high), true
 		}
-		high += quantum(high)
+		high += step
 	}
 	return 0, false
 }
@@ -213,7 +343,7 @@ type partition struct {
 // divide returns the folds of the rows.
 func divide(rows *profile.Rows, byTime bool) partition {
 	n := rows.Len()
-	p := partition{fold: make([]uint8, n), class: make([]uint32, n)}
+	p := undivided(rows)
 	if byTime {
 		order := make([]int, n)
 		for r := range order {
@@ -230,6 +360,12 @@ func divide(rows *profile.Rows, byTime bool) partition {
 			p.fold[r] = uint8(hash % folds)
 		}
 	}
+	return p
+}
+
+// undivided returns the weights of the rows, which are all in one fold.
+func undivided(rows *profile.Rows) partition {
+	p := partition{fold: make([]uint8, rows.Len()), class: make([]uint32, rows.Len())}
 	thresholds := slices.Clone(rows.Threshold)
 	slices.Sort(thresholds)
 	thresholds = slices.Compact(thresholds)
@@ -243,15 +379,19 @@ func divide(rows *profile.Rows, byTime bool) partition {
 	return p
 }
 
-// count returns how many rows of each class satisfy is.
-func (p *partition) count(is func(r int) bool) []int {
+// sum returns the weight of the rows that satisfy is.
+func (p *partition) sum(is func(r int) bool) float64 {
 	counts := make([]int, len(p.weights))
 	for r, class := range p.class {
 		if is(r) {
 			counts[class]++
 		}
 	}
-	return counts
+	sum := 0.0
+	for class, n := range counts {
+		sum += float64(n) * p.weights[class]
+	}
+	return sum
 }
 
 // train returns a problem for each fold, from the rows outside it. Every column

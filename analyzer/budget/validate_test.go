@@ -181,42 +181,94 @@ func TestFoldsLeaveTheirRowsOut(t *testing.T) {
 	}
 }
 
+// rates are the false cuts of the shares and the caps of a strategy.
+func rates(v Validation, strategy Strategy) (shares, caps float64) {
+	return Of(v.Trials, PolicyShares, strategy.Name()).FalseCut, Of(v.Trials, PolicyCaps, strategy.Name()).FalseCut
+}
+
 func TestCrossValidation(t *testing.T) {
 	p := chain(5000, 0)
 	p99, _ := p.Hops[0].Duration.At(quantile.P99)
 	o := Options{Quantum: 1e5}
 	budget := p99 * 5 / 4
-	v := CrossValidate(p, o, budget, P99Prop{}, 0.01, 0)
+	ratios := []float64{0.01, 0, 0.05, 0.001}
+	v := CrossValidate(p, o, budget, P99Prop{}, Questions{Ratios: ratios, Beside: []Strategy{Equal{}, P99Prop{}}})
 	if v.Folds != 5 || v.Requests != 5000 {
 		t.Errorf("%d folds of %d requests", v.Folds, v.Requests)
 	}
 	// In sample, with the plan of all requests, the rates are about the same.
 	problem := NewProblem(p, o)
 	s := Solve(problem, float64(budget), P99Prop{})
-	shares := problem.Replay(p.Rows, Limits{Budget: float64(budget), Timeouts: s.Share})
-	caps := problem.Replay(p.Rows, Limits{Budget: float64(budget), Timeouts: s.Cap, Propagate: true})
-	if math.Abs(v.BudgetFalseCut-shares.FalseCut) > 0.005 || v.BudgetFalseCut < 0.005 {
-		t.Errorf("shares cut %v, in sample %v", v.BudgetFalseCut, shares.FalseCut)
+	shares := problem.Replay(p.Rows, float64(budget), Limits{Timeouts: s.Share})
+	caps := problem.Replay(p.Rows, float64(budget), Limits{Timeouts: s.Cap, Propagate: true})
+	byShares, byCaps := rates(v, P99Prop{})
+	if math.Abs(byShares-shares.FalseCut) > 0.005 || byShares < 0.005 {
+		t.Errorf("shares cut %v, in sample %v", byShares, shares.FalseCut)
 	}
-	if math.Abs(v.TimeoutFalseCut-caps.FalseCut) > 0.002 || v.TimeoutFalseCut >= v.BudgetFalseCut {
-		t.Errorf("caps cut %v, in sample %v", v.TimeoutFalseCut, caps.FalseCut)
+	if math.Abs(byCaps-caps.FalseCut) > 0.002 || byCaps >= byShares {
+		t.Errorf("caps cut %v, in sample %v", byCaps, caps.FalseCut)
 	}
-	one, none := v.BudgetFor[0], v.BudgetFor[1]
-	if !one.Known || !none.Known || one.Ratio != 0.01 || one.Budget%1e5 != 0 || none.Budget <= one.Budget {
-		t.Fatalf("budgets for 1 %% and 0: %+v", v.BudgetFor)
+	check := search{validator: newValidator(p, o, nil), strategy: P99Prop{}, known: make(map[[2]float64]float64)}
+	if got := check.falseCuts(float64(budget), 1e5); got != byShares {
+		t.Errorf("the search counts %v of them", got)
 	}
-	check := newValidator(p, o, P99Prop{})
-	if at, below := check.shareCuts(float64(one.Budget), 1e5), check.shareCuts(float64(one.Budget)-2e5, 1e5); at > 0.01 || below <= 0.01 {
-		t.Errorf("1 %% is reached at %d, where shares cut %v, and %v two quanta below", one.Budget, at, below)
+	for i, b := range v.BudgetFor {
+		if !b.Known || b.Ratio != ratios[i] || b.Budget%1e5 != 0 {
+			t.Fatalf("budgets for false cuts: %+v", v.BudgetFor)
+		}
+		if at, below := check.falseCuts(float64(b.Budget), 1e5), check.falseCuts(float64(b.Budget)-2e5, 1e5); at > b.Ratio || below <= b.Ratio {
+			t.Errorf("%v is reached at %d, where shares cut %v, and %v two quanta below", b.Ratio, b.Budget, at, below)
+		}
+		for _, other := range v.BudgetFor {
+			if other.Ratio > b.Ratio && other.Budget >= b.Budget {
+				t.Errorf("%v takes %d, %v only %d", other.Ratio, other.Budget, b.Ratio, b.Budget)
+			}
+		}
 	}
-	if got := check.shareCuts(float64(none.Budget), 1e5); got != 0 {
-		t.Errorf("no cuts are promised at %d, where shares cut %v", none.Budget, got)
+}
+
+// TestPoliciesStandInOneOrder: what a table of effects lists, and how its rows
+// relate.
+func TestPoliciesStandInOneOrder(t *testing.T) {
+	p := chain(5000, 0)
+	p99, _ := p.Hops[0].Duration.At(quantile.P99)
+	v := CrossValidate(p, Options{Quantum: 1e5}, p99, P99Prop{}, Questions{
+		Beside: []Strategy{Equal{}, P99Prop{}}, Incidents: []Incident{{Hop: 2, Low: 4e7, High: 8e7, Ratio: 0.1}},
+	})
+	var names []string
+	for _, trial := range v.Trials {
+		names = append(names, string(trial.Policy)+" "+trial.Strategy)
+	}
+	if diff := cmp.Diff([]string{
+		"today ", "deadline ", "same ", "half ", "budget equal", "timeout equal", "budget p99prop", "timeout p99prop", "timeout_only p99prop",
+	}, names); diff != "" {
+		t.Error(diff)
+	}
+	for _, trials := range append(v.Incidents, v.Trials) {
+		today, deadline, same := trials[0], trials[1], trials[2]
+		if today.Saved != 0 || today.Violated != today.Miss || deadline.Violated != today.Miss || same.Violated != today.Miss {
+			t.Errorf("neither today nor a deadline nor the budget as timeout cuts good requests: %+v", trials[:3])
+		}
+		if !(deadline.Wasted < same.Wasted && same.Wasted < today.Wasted) {
+			t.Errorf("wasted %v today, %v with the same timeout, %v with a deadline", today.Wasted, same.Wasted, deadline.Wasted)
+		}
+		for _, trial := range trials {
+			if trial.Miss != today.Miss || trial.Requests != 5000 || math.Abs(trial.Executed+trial.Saved-today.Executed) > 1e-3 {
+				t.Errorf("%s: %+v, today %+v", trial.Policy, trial.Effect, today.Effect)
+			}
+		}
+	}
+	if calm, slow := v.Trials[0].Miss, v.Incidents[0][0].Miss; slow < calm+0.05 || slow > calm+0.1 {
+		t.Errorf("%v of requests miss, %v in the incident", calm, slow)
 	}
 }
 
 func TestCrossValidationIgnoresTheOrderOfRows(t *testing.T) {
 	p := chain(500, 0xfd70a400000000)
-	want := CrossValidate(p, Options{}, 4e7, P99Prop{}, 0.05)
+	q := Questions{
+		Ratios: []float64{0.05}, Degradable: []int{3}, Incidents: []Incident{{Hop: 1, Low: 1e6, High: 1e7, Ratio: 0.5}},
+	}
+	want := CrossValidate(p, Options{}, 4e7, P99Prop{}, q)
 	order := rand.New(rand.NewPCG(1, 1)).Perm(p.Rows.Len())
 	r := p.Rows
 	shuffle := func(column []int64) {
@@ -234,7 +286,7 @@ func TestCrossValidationIgnoresTheOrderOfRows(t *testing.T) {
 			shuffle(column)
 		}
 	}
-	if diff := cmp.Diff(want, CrossValidate(p, Options{}, 4e7, P99Prop{}, 0.05)); diff != "" {
+	if diff := cmp.Diff(want, CrossValidate(p, Options{}, 4e7, P99Prop{}, q), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -254,11 +306,11 @@ func TestClusteredRequestsAreDividedByTime(t *testing.T) {
 
 func TestTooFewRequestsPredictNothing(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{"no rows": {}, "four": chain(4, 0), "no hops": {Rows: chain(9, 0).Rows}} {
-		if diff := cmp.Diff(Validation{}, CrossValidate(p, Options{}, 1e9, P99Prop{}, 0.01)); diff != "" {
+		if diff := cmp.Diff(Validation{}, CrossValidate(p, Options{}, 1e9, P99Prop{}, Questions{Ratios: []float64{0.01}})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if got := CrossValidate(chain(5, 0), Options{}, 1e9, P99Prop{}); got.Folds != 5 || got.Requests != 5 {
+	if got := CrossValidate(chain(5, 0), Options{}, 1e9, P99Prop{}, Questions{}); got.Folds != 5 || got.Requests != 5 {
 		t.Errorf("five: %+v", got)
 	}
 }
@@ -267,8 +319,9 @@ func TestInfeasibleBudgetCutsAllGoodRequests(t *testing.T) {
 	p := chain(200, 0)
 	o := Options{Floors: map[int]int64{1: 1e9}}
 	within := 1 - p.Hops[0].Duration.FractionAbove(4e7)
-	v := CrossValidate(p, o, 4e7, P99Prop{}, 0.01)
-	if diff := cmp.Diff(within, v.BudgetFalseCut, cmpopts.EquateApprox(1e-12, 0)); diff != "" || v.TimeoutFalseCut != v.BudgetFalseCut {
+	v := CrossValidate(p, o, 4e7, P99Prop{}, Questions{Ratios: []float64{0.01}})
+	shares, caps := rates(v, P99Prop{})
+	if diff := cmp.Diff(within, shares, cmpopts.EquateApprox(1e-12, 0)); diff != "" || caps != shares {
 		t.Errorf("%+v, want %v", v, within)
 	}
 	if b := v.BudgetFor[0]; !b.Known || b.Budget < 1e9 {
@@ -278,7 +331,8 @@ func TestInfeasibleBudgetCutsAllGoodRequests(t *testing.T) {
 
 func TestBudgetForIsUnknownWhereALimitCuts(t *testing.T) {
 	p := chain(200, 0)
-	v := CrossValidate(p, Options{Caps: map[int]int64{1: 1e6}, Floors: map[int]int64{1: 1}}, 4e7, P99Prop{}, 0.01)
+	v := CrossValidate(p, Options{Caps: map[int]int64{1: 1e6}, Floors: map[int]int64{1: 1}}, 4e7, P99Prop{},
+		Questions{Ratios: []float64{0.01}})
 	if b := v.BudgetFor[0]; b.Known || b.Budget != 0 {
 		t.Errorf("a hop limited to a tenth of its time is cut in under 1 %% of requests at %d", b.Budget)
 	}
@@ -304,6 +358,6 @@ func BenchmarkCrossValidate(b *testing.B) {
 		return row
 	})
 	for b.Loop() {
-		CrossValidate(p, Options{Quantum: 1e5}, 1e8, P99Prop{}, 0.01)
+		CrossValidate(p, Options{Quantum: 1e5}, 1e8, P99Prop{}, Questions{Ratios: []float64{0.05, 0.01, 0.005, 0.001}})
 	}
 }

@@ -1,6 +1,11 @@
 package finding_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
+)
 
 // A request of 800 ms whose calls follow each other.
 //
@@ -28,10 +33,77 @@ func TestBudgetUtilization(t *testing.T) {
 	edge[0].end = 640                   // and 640 of 800
 	check(t, "budget-utilization", []example{
 		{"the hop that spent it, and the caller that names it", serial(), []string{">gateway 963 risk op", "gateway>risk 857"}},
+		{"who spent it itself names nobody", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>a", under: ">gateway", start: 40, end: 85, stamp: budget(60)},
+		}, []string{">gateway 900"}},
 		{"the threshold itself is fine", edge, nil},
 		{"nothing left has no utilization", []span{{name: ">a", start: 0, end: 10, stamp: budget(0)}}, nil},
 		{"no attributes", []span{{name: ">a", start: 0, end: 10}}, nil},
 	})
+	// A plan gives 100 ms to the ledger, whatever was left, and 300 ms to the edge.
+	plain := func(bank, ledger float64) []span {
+		return []span{
+			{name: ">edge", start: 0, end: 100},
+			{name: "edge>bank", under: ">edge", start: 5, end: 5 + bank},
+			{name: ">bank", under: "edge>bank", start: 6, end: 4 + bank},
+			{name: "bank>ledger", under: ">bank", start: 6, end: 6 + ledger},
+		}
+	}
+	stamped, late := plain(90, 85), plain(90, 0)
+	stamped[3].stamp = budget(170)
+	late[1].stamp = budget(-1)
+	whole := plain(161, 81)
+	whole[0].end = 241
+	checkBy(t, "budget-utilization", shop(), []example{
+		{"the plan alone", plain(90, 85), []string{"bank>ledger 850"}},
+		{"the plan gives less than is left", stamped, []string{"bank>ledger 850"}},
+		{"of the endpoint and of its hop", whole, []string{">edge 803 bank op", "edge>bank 805 ledger op", "bank>ledger 810"}},
+		{"what began too late is another finding", late, nil},
+	})
+}
+
+func TestSpentSaysHowAHalfUsedItsBudget(t *testing.T) {
+	stamps := budget(100)
+	stamps.Limit = 250 * ms
+	for _, c := range []struct {
+		name  string
+		spans []span
+		by    bool // with the plan
+		want  finding.Spent
+		known bool
+	}{
+		{
+			"what was left", []span{{name: ">edge", start: 0, end: 120, stamp: stamps}}, false,
+			finding.Spent{Budget: 100 * ms, Utilization: 1.2, Left: -20 * ms, LeftKnown: true, Consumed: 1.08}, true,
+		},
+		{
+			"no limit", []span{{name: ">edge", start: 0, end: 20, stamp: budget(80)}}, false,
+			finding.Spent{Budget: 80 * ms, Utilization: 0.25, Left: 60 * ms, LeftKnown: true}, true,
+		},
+		{
+			"nothing left", []span{{name: ">edge", start: 0, end: 20, stamp: budget(-5)}}, true,
+			finding.Spent{Budget: -5 * ms, Left: -25 * ms, LeftKnown: true}, true,
+		},
+		{
+			"a plan alone", []span{{name: ">edge", start: 0, end: 75}}, true,
+			finding.Spent{Budget: 300 * ms, Utilization: 0.25}, true,
+		},
+		{
+			"a plan that gives less", []span{{name: ">edge", start: 0, end: 75, stamp: budget(600)}}, true,
+			finding.Spent{Budget: 300 * ms, Utilization: 0.25, Left: 525 * ms, LeftKnown: true}, true,
+		},
+		{"nothing known", []span{{name: ">edge", start: 0, end: 75}}, false, finding.Spent{}, false},
+	} {
+		tr, _ := tree(t, c.spans)
+		r := finding.NewRequest(tr, nil, finding.Defaults)
+		if c.by {
+			r.Plan = plan.NewIndex(shop())
+		}
+		if got, known := r.Spent(0, 0); got != c.want || known != c.known {
+			t.Errorf("%s: %+v %v, want %+v", c.name, got, known, c.want)
+		}
+	}
 }
 
 // A call that ends after what it had.

@@ -9,27 +9,32 @@ import (
 
 var budgetUtilization = Rule{
 	Name: "budget-utilization", Severity: Warning, Flag: attr.FlagBudgetUtilization, Unit: PerMille,
-	Summary:   "A call used almost all that was left of the request's budget when it began.",
-	Formula:   "duration / remaining.start > 0.8. Of a caller's own calls the longest is named as the one that spent it.",
+	Summary: "A call used almost all that it had.",
+	Formula: "duration / budget > 0.8, where the budget is the smaller of remaining.start and what the plan gives the hop. " +
+		"Of a caller's own calls the longest is named as the one that spent it, if it took more than half of the time.",
 	Tolerance: "The threshold is a setting.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
-		"the caller's finding names. Spans without budget attributes are not judged.",
-	text: "used up to %s of what was left", by: ", most of it in ",
+		"the caller's finding names. Spans without budget attributes are judged by a plan alone.",
+	text: "used up to %s of what it had", by: ", most of it in ",
 	check: func(r *Request, report func(Finding)) {
 		var spenders []int32 // made when needed
 		r.waited(func(i int32, c *trace.Call) {
-			ns, span, known := r.leftOf(c)
-			if !known || ns <= 0 {
-				return
+			span := c.Span
+			if _, half, known := r.leftOf(c); known {
+				span = half
 			}
-			used := float64(r.span(span).Duration) / float64(ns)
-			if used <= r.Utilization {
+			spent, _ := r.Spent(i, span)
+			if spent.Utilization <= r.Utilization {
 				return
 			}
 			if spenders == nil {
 				spenders = r.spenders()
 			}
-			report(Finding{Call: i, Span: span, Amount: perMille(used), By: r.name(spenders[i])})
+			by := ""
+			if s := spenders[i]; s >= 0 && r.tree.Calls[s].Duration() > r.span(span).Duration/2 {
+				by = r.name(s)
+			}
+			report(Finding{Call: i, Span: span, Amount: perMille(spent.Utilization), By: by})
 		})
 	},
 }
@@ -52,11 +57,8 @@ func (r *Request) spenders() []int32 {
 	return longest
 }
 
-// name is the callee and operation of a call; -1 has none.
+// name is the callee and operation of a call.
 func (r *Request) name(call int32) string {
-	if call < 0 {
-		return ""
-	}
-	d := r.span(r.tree.Calls[call].Callee).Desc
-	return trace.Key{Service: d.Service, Operation: d.Operation}.String()
+	_, callee, operation := r.Names(call)
+	return trace.Key{Service: callee, Operation: operation}.String()
 }

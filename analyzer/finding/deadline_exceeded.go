@@ -5,8 +5,9 @@ import "github.com/latencybudget/latencybudget/analyzer/trace"
 var deadlineExceeded = Rule{
 	Name: "deadline-exceeded", Severity: Warning,
 	Summary: "A call ended because its time was up. Its count and share show which service is slow for which caller.",
-	Formula: "Either half ended with gRPC DEADLINE_EXCEEDED, HTTP 504, or an error type of a timeout; or was cancelled " +
-		"(gRPC CANCELLED, HTTP 499) when its budget was spent. The amount is how long it took.",
+	Formula: "Either half ended with gRPC DEADLINE_EXCEEDED, HTTP 504, an error type of a timeout, or Go's \"context deadline " +
+		"exceeded\"; or was cancelled (gRPC CANCELLED, HTTP 499, \"context canceled\") when its budget was spent. The amount " +
+		"is how long it took.",
 	Tolerance: "A cancellation counts from the larger of 5 ms and 4 % before the deadline on, and only where the deadline is known.",
 	Mistakes: "A timeout deep in the tree makes its callers time out as well, so each of them is counted: the deepest hop is " +
 		"where to look first. A timeout of something else, such as a lock, may carry the same error type.",

@@ -5,8 +5,10 @@ import "github.com/latencybudget/latencybudget/analyzer/trace"
 // expired tells whether a span ended because its time was up. The one table:
 //
 //	how it ended                                    expired
-//	gRPC 4, HTTP 504, error.type of a timeout       yes
-//	gRPC 1, HTTP 499, error.type of a cancellation  only where its budget is known, and was spent but for the tolerance
+//	gRPC 4, HTTP 504, error.type of a timeout,      yes
+//	"context deadline exceeded"
+//	gRPC 1, HTTP 499, error.type of a cancellation, only where its budget is known, and was spent but for the tolerance
+//	"context canceled"
 //	anything else, a 400 for a bad budget too       no
 //
 // At the moment of expiry a callee sees one or the other by chance. A

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -67,12 +68,14 @@ type Rule struct {
 	// text is the sentence of a report, with %s for the largest amount.
 	text string
 	// by goes before Finding.By in that sentence.
-	by    string
+	by string
+	// check reports what one request shows. Nil: a single request proves nothing.
 	check func(r *Request, report func(Finding))
-	// settle, where it is not nil, tells from the amounts of many calls whether
-	// there is anything to find at all, and what the amount is then: a single
-	// request proves nothing.
-	settle func(amounts []int64) (amount int64, found bool)
+	// sample, where it is not nil, takes the place of check where many requests
+	// are looked at: it reports every call that the rule has an opinion on, and
+	// settle tells in the end which of them are findings and what the amount is.
+	sample func(r *Request, report func(Finding))
+	settle func(seen []sample, floor Floor) (found []sample, amount int64)
 }
 
 // Finding is one call that a rule has something to say about.
@@ -81,6 +84,9 @@ type Finding struct {
 	Span   int32  // index of the span that shows it
 	Amount int64  // how much, in the rule's unit
 	By     string // who did it, where that is not the callee; "" otherwise
+
+	// quiet: the call is part of the evidence, but no finding by itself.
+	quiet bool
 }
 
 // Rules returns all rules: the more severe ones first, then by name.
@@ -97,16 +103,16 @@ func Named(name string) *Rule {
 }
 
 var rules = []*Rule{
-	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &exhaustedAtStart, &retryOverspend,
-	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &retryAmplification, &traceRestarted,
-	&workAfterDeadline,
+	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &doomedCall, &exhaustedAtStart, &retryOverspend,
+	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &reserveIgnored, &retryAmplification,
+	&traceRestarted, &workAfterDeadline,
 	&tightestDeadline,
 }
 
 // Check reports what the rule finds in a request, each call at most once. A
 // rule that needs many requests finds nothing in one: see [Tally].
 func (rule *Rule) Check(r *Request, report func(Finding)) {
-	if rule.settle == nil {
+	if rule.check != nil {
 		rule.check(r, report)
 	}
 }
@@ -171,16 +177,22 @@ var Defaults = Settings{
 	Utilization: 0.8, ResetFloor: 5e6, ResetShare: 0.04, MaxSkew: 50e6, Grace: 5e6, QueueShare: 0.2, Attempts: 3,
 }
 
-// Request is the call tree of one request, as the rules look at it.
+// Request is the call tree of one request, as the rules look at it. It is for
+// one goroutine.
 type Request struct {
 	Settings
 	// Restarts, unless nil, knows the calls that began traces of their own.
 	Restarts *Restarts
+	// Plan, unless nil, says what hops may take. It may be shared.
+	Plan *plan.Index
 
-	tree     *trace.Tree
-	detached []bool             // by call: nobody waits for it
-	makers   []int32            // by span: see maker; made when needed
-	answers  map[choice][]int64 // when the good calls of each choice ended, ascending; made when needed
+	tree       *trace.Tree
+	detached   []bool             // by call: nobody waits for it
+	makers     []int32            // by span: see maker; made when needed
+	answers    map[choice][]int64 // when the good calls of each choice ended, ascending; made when needed
+	number, of []int64            // by call: see attempts; made when needed
+	counted    bool               // number and of are made
+	todo       []int32            // scratch of tries
 }
 
 // choice is a way that calls of one caller go.
@@ -191,12 +203,34 @@ type choice struct{ parent, path int32 }
 // call does, and everything below it, is meant to outlive the request: no rule
 // judges it. The tree is not copied.
 func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Request {
-	r := &Request{Settings: s, tree: tree, detached: make([]bool, len(tree.Calls))}
+	r := &Request{Settings: s}
+	r.Reset(tree, async)
+	return r
+}
+
+// Reset turns r to another tree. It keeps the settings, the plan and buffers.
+func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
+	*r = Request{
+		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
+		tree: tree, detached: r.detached[:0], makers: r.makers[:0], todo: r.todo,
+	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]
-		r.detached[i] = c.Kind == trace.CallAsync || async != nil && async(int32(i)) || c.Parent >= 0 && r.detached[c.Parent]
+		r.detached = append(r.detached,
+			c.Kind == trace.CallAsync || async != nil && async(int32(i)) || c.Parent >= 0 && r.detached[c.Parent])
 	}
-	return r
+}
+
+// Judged tells whether somebody waits for a call, so that rules judge it.
+func (r *Request) Judged(call int32) bool { return !r.detached[call] }
+
+// Attempt returns the number of a call among the attempts of its logical call, 1
+// for the first, and how many attempts that took.
+func (r *Request) Attempt(call int32) (number, of int64) {
+	if numbers, totals := r.attempts(); numbers != nil {
+		return numbers[call], totals[call]
+	}
+	return 1, int64(r.tree.Calls[call].Attempts)
 }
 
 // waited calls visit for every call that somebody waits for, parents first.
@@ -231,8 +265,10 @@ func (r *Request) entry(c *trace.Call) *trace.Span {
 func (r *Request) maker(span int32) int32 {
 	const unknown = -1
 	t := r.tree.Trace
-	if r.makers == nil {
-		r.makers = slices.Repeat([]int32{unknown}, len(t.Spans))
+	if len(r.makers) == 0 {
+		for range t.Spans {
+			r.makers = append(r.makers, unknown)
+		}
 	}
 	found, up := span, t.Parent[span]
 	for up >= 0 {

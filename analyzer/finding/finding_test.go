@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -93,10 +94,20 @@ func tree(t testing.TB, spans []span) (*trace.Tree, map[trace.SpanID]string) {
 // found runs one rule over spans and says what it found, "span amount by".
 func found(t testing.TB, rule string, spans []span) []string {
 	t.Helper()
+	return foundBy(t, rule, spans, nil)
+}
+
+// foundBy is found with a plan.
+func foundBy(t testing.TB, rule string, spans []span, by *plan.Plan) []string {
+	t.Helper()
 	tr, names := tree(t, spans)
 	r := finding.Named(rule)
 	var out []string
-	r.Check(finding.NewRequest(tr, nil, finding.Defaults), func(f finding.Finding) {
+	request := finding.NewRequest(tr, nil, finding.Defaults)
+	if by != nil {
+		request.Plan = plan.NewIndex(by)
+	}
+	r.Check(request, func(f finding.Finding) {
 		s := &tr.Trace.Spans[f.Span]
 		if c := &tr.Calls[f.Call]; c.Span != f.Span && c.Callee != f.Span {
 			t.Errorf("the span %s is no half of the call", names[s.ID])
@@ -119,9 +130,15 @@ type example struct {
 
 func check(t *testing.T, rule string, examples []example) {
 	t.Helper()
+	checkBy(t, rule, nil, examples)
+}
+
+// checkBy is check with a plan.
+func checkBy(t *testing.T, rule string, by *plan.Plan, examples []example) {
+	t.Helper()
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) {
-			if diff := cmp.Diff(e.want, found(t, rule, e.spans)); diff != "" {
+			if diff := cmp.Diff(e.want, foundBy(t, rule, e.spans, by)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", rule, diff)
 			}
 		})
@@ -167,7 +184,7 @@ func TestTextHasTheAmountInItsUnit(t *testing.T) {
 		{"deadline-reset", 14_780 * ms, "orders", "a deadline up to 14780 ms later than what was left, set by orders"},
 		{"budget-overrun", 9_540_000, "", "ran up to 9.5 ms over what was left of the budget"},
 		{"budget-overrun", 12_000, "", "ran up to 0.012 ms over what was left of the budget"},
-		{"budget-utilization", 857, "risk Score", "used up to 85.7 % of what was left, most of it in risk Score"},
+		{"budget-utilization", 857, "risk Score", "used up to 85.7 % of what it had, most of it in risk Score"},
 		{"retry-amplification", 27, "", "up to 27 attempts for one call, the layers multiplied"},
 	} {
 		if got := finding.Named(c.rule).Text(c.most, c.by); got != c.want {
@@ -275,7 +292,7 @@ func TestDeepAndWideRequestsTakeLinearTime(t *testing.T) {
 		tr, _ := tree(t, spans)
 		var tally finding.Tally
 		tally.Add(finding.NewRequest(tr, nil, finding.Defaults), func(call int32) int32 { return 0 })
-		if got := tally.List(); len(got) == 0 || got[0].Findings < n/4 {
+		if got := tally.List(nil); len(got) == 0 || got[0].Findings < n/4 {
 			t.Errorf("%s: %v, want a finding for every call", name, got)
 		}
 	}

@@ -17,7 +17,7 @@ var fixedTimeout = Rule{
 	Mistakes: "Where every request begins this call at the same moment, what is left is the same each time, and spans without " +
 		"budget attributes cannot tell the two apart. Needs many requests: a single one shows nothing.",
 	text: "timeouts come after %s, whatever is left of the budget",
-	check: func(r *Request, report func(Finding)) {
+	sample: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			s := r.exit(c)
 			if s == nil || s.Outcome != trace.OutcomeTimedOut {
@@ -30,7 +30,17 @@ var fixedTimeout = Rule{
 			report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
 		})
 	},
-	settle: sameDuration,
+	settle: func(seen []sample, _ Floor) ([]sample, int64) {
+		durations := make([]int64, len(seen))
+		for i := range seen {
+			durations[i] = seen[i].amount
+		}
+		shortest, alike := sameDuration(durations)
+		if !alike {
+			return nil, 0
+		}
+		return seen, shortest
+	},
 }
 
 const (

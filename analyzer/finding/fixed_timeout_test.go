@@ -62,7 +62,7 @@ func TestFixedTimeout(t *testing.T) {
 			whole.Merge(&parts[1])
 			whole.Merge(&parts[0])
 			got := 0.0
-			for _, n := range whole.List() {
+			for _, n := range whole.List(nil) {
 				if n.Rule.Name == "fixed-timeout" {
 					got = float64(n.Most) / 1e6
 					if n.Findings != len(c.took) || n.Hop != 1 {

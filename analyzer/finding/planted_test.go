@@ -5,8 +5,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -18,6 +20,7 @@ const (
 	faultOverrun
 	faultRetries
 	faultExhausted
+	faultDoomed
 	faults
 )
 
@@ -97,6 +100,9 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 				call.stamp = budget(took * g.between(0.3, 0.9))
 				g.spans = append(g.spans, call)
 				g.want = append(g.want, "budget-overrun "+call.name, "budget-utilization "+call.name)
+				if call.stamp.Remaining < 4*ms { // and of no use with so little
+					g.want = append(g.want, "doomed-call "+call.name)
+				}
 				continue
 			case faultRetries:
 				tries := 4 + g.rng.IntN(4)
@@ -120,6 +126,12 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 				g.spans = append(g.spans, call)
 				g.want = append(g.want, "exhausted-at-start "+call.name)
 				continue
+			case faultDoomed: // the rest of a budget, too little to be of use
+				call.stamp = budget(g.between(0.5, 3.9))
+				call.end = call.start + float64(call.stamp.Remaining)/1e6*g.between(0.1, 0.75)
+				g.spans = append(g.spans, call)
+				g.want = append(g.want, "doomed-call "+call.name)
+				continue
 			}
 		}
 		call.stamp = stamp(rest, rextra, rdeadline)
@@ -133,6 +145,24 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 	}
 }
 
+// floors is a plan by which no call is worth sending with less than 4 ms.
+func floors() *plan.Index {
+	hops := func(below []plan.Hop) []plan.Hop {
+		out := make([]plan.Hop, 4)
+		for i := range out {
+			out[i] = plan.Hop{
+				Callee: fmt.Sprintf("s%d", i), Operation: "op", Hops: below,
+				Share: plan.Duration(time.Hour), Floor: plan.Duration(4 * time.Millisecond),
+			}
+		}
+		return out
+	}
+	p := plan.Plan{Endpoints: []plan.Endpoint{{
+		Service: "s0", Operation: "op", Budget: plan.Duration(time.Hour), Hops: hops(hops(nil)),
+	}}}
+	return plan.NewIndex(&p)
+}
+
 // TestPlantedFaultsAreFoundAndNothingElse: in 100,000 requests, half of them
 // healthy, the rules find what was planted, at the call where it was, and
 // nothing anywhere else.
@@ -143,6 +173,7 @@ func TestPlantedFaultsAreFoundAndNothingElse(t *testing.T) {
 	}
 	rules := finding.Rules()
 	planted := make([]int, faults)
+	floors := floors()
 	for seed := range uint64(requests) {
 		g := &grower{rng: rand.New(rand.NewPCG(seed, 11))}
 		if seed%2 == 0 {
@@ -159,6 +190,7 @@ func TestPlantedFaultsAreFoundAndNothingElse(t *testing.T) {
 		}
 		tr, names := tree(t, g.spans)
 		request := finding.NewRequest(tr, nil, finding.Defaults)
+		request.Plan = floors
 		var got []string
 		for _, rule := range rules {
 			rule.Check(request, func(f finding.Finding) {

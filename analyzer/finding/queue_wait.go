@@ -11,23 +11,30 @@ var queueWait = Rule{
 		"pool, the network, or a queue before the callee.",
 	Formula: "wait / remaining.start of the CLIENT span > 0.2. On one host, wait is the start of the SERVER span less that " +
 		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
-		"arrived is shorter than what was announced, that part had passed before the request was written.",
-	Tolerance: "5 ms, and the threshold is a setting.",
+		"arrived is shorter than what was announced, that part had passed before the request was written. " +
+		"The max_queue that a plan gives the hop takes the place of the share.",
+	Tolerance: "5 ms, and the threshold is a setting; none where a plan says it.",
 	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
-		"A caller that gave up is not judged. Without budget attributes nothing is found.",
+		"A caller that gave up is not judged. Without budget attributes only a plan finds anything.",
 	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			exit, entry := r.exit(c), r.entry(c)
+			if exit == nil || entry == nil || c.Attempts > 1 || gaveUp(exit) {
+				return
+			}
 			ns, known := left(exit)
-			if entry == nil || !known || ns <= 0 || c.Attempts > 1 || gaveUp(exit) {
+			most := max(r.Grace, int64(r.QueueShare*float64(ns)))
+			if l, _ := r.Planned(i); l.MaxQueue > 0 {
+				most = l.MaxQueue
+			} else if !known || ns <= 0 {
 				return
 			}
 			wait := exit.Duration - entry.Duration
 			if exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host {
 				wait = min(wait, entry.Start-exit.Start)
 			}
-			if wait <= r.Grace || float64(wait) <= r.QueueShare*float64(ns) {
+			if wait <= most {
 				return
 			}
 			by := ""

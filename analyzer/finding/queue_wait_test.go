@@ -35,6 +35,20 @@ func TestQueueWait(t *testing.T) {
 		{"an answer that never came is no wait", lost, nil},
 		{"a few ms of a tiny budget", call(20, 19, 14.5, 0, "h1"), nil},
 	})
+	// A plan allows the way to the bank 8 ms, whatever is left.
+	bank := func(start float64, stamp *trace.Stamp) []span {
+		return []span{
+			{name: ">edge", start: 0, end: 200, host: "h"},
+			{name: "edge>bank", under: ">edge", start: 0, end: 100, stamp: stamp, host: "h"},
+			{name: ">bank", under: "edge>bank", start: start, end: 100, host: "h"},
+		}
+	}
+	checkBy(t, "queue-wait", shop(), []example{
+		{"more than the plan says", bank(9, nil), []string{"edge>bank 9ms"}},
+		{"though it is little of what is left", bank(9, budget(900)), []string{"edge>bank 9ms"}},
+		{"as the plan says", bank(8, nil), nil},
+		{"though it is much of what is left", bank(8, budget(20)), nil},
+	})
 	plain := call(100, 0, 70, 30, "h1")
 	for i := range plain {
 		plain[i].stamp = nil

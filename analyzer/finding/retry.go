@@ -14,11 +14,19 @@ const maxBackoff = 1_000_000_000
 // attempts returns the number of each call among the attempts of its logical
 // call, 1 for the first, and the number of attempts of that logical call. A call
 // is a retry where it goes the way of an earlier one of the same span, which
-// failed shortly before. Without any retry both are nil.
+// failed shortly before. Without any retry both are nil. They are made once.
 //
 //	span  |-----------------------------------|
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
 func (r *Request) attempts() (number, of []int64) {
+	if !r.counted {
+		r.number, r.of = r.countAttempts()
+		r.counted = true
+	}
+	return r.number, r.of
+}
+
+func (r *Request) countAttempts() (number, of []int64) {
 	calls := r.tree.Calls
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
 		return nil, nil
@@ -55,4 +63,21 @@ func (r *Request) attempts() (number, of []int64) {
 		}
 	}
 	return number, of
+}
+
+// tries calls visit for the CLIENT half of a call, and for the attempts that are
+// reported inside it.
+func (r *Request) tries(c *trace.Call, visit func(*trace.Span)) {
+	t := r.tree.Trace
+	r.todo = append(r.todo[:0], c.Span)
+	for len(r.todo) > 0 {
+		i := r.todo[len(r.todo)-1]
+		r.todo = r.todo[:len(r.todo)-1]
+		visit(&t.Spans[i])
+		for _, below := range t.Children(i) {
+			if t.IsAttempt(below) {
+				r.todo = append(r.todo, below)
+			}
+		}
+	}
 }

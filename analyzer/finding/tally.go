@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // Place says what the findings of a [Tally] are counted by: the rule, the hop as
@@ -19,8 +21,14 @@ type Count struct {
 	Place
 	Findings int
 	Requests int    // requests with such a finding
-	Most     int64  // largest amount
+	Most     int64  // largest amount, in the rule's unit
 	Example  string // smallest "TRACEID/SPANID"
+}
+
+// Floor is the least time with which the calls of a hop are worth sending.
+type Floor struct {
+	Time int64 // ns; 0: not known
+	Set  bool  // by people; otherwise it is what the calls of the hop usually take
 }
 
 // Tally counts findings. It does not depend on the order of requests, and
@@ -32,30 +40,52 @@ type Tally struct {
 
 type tallied struct {
 	Count
-	last    int     // number of the last request that was counted
-	amounts []int64 // all of them, for rules that settle
+	last int      // number of the last request that was counted
+	seen []sample // the evidence of rules that settle in the end
 }
+
+// sample is one call that a rule looked at.
+type sample struct {
+	amount  int64
+	request int // number
+	trace   trace.TraceID
+	span    trace.SpanID
+	quiet   bool
+}
+
+func (s *sample) name() string { return s.trace.String() + "/" + s.span.String() }
 
 // Add checks one request by all rules. hop numbers the hop of a call.
 func (t *Tally) Add(r *Request, hop func(call int32) int32) {
 	t.number++
-	tr := r.tree.Trace
+	spans := r.tree.Trace.Spans
 	for _, rule := range rules {
-		rule.check(r, func(f Finding) {
+		look := rule.check
+		if rule.sample != nil {
+			look = rule.sample
+		}
+		look(r, func(f Finding) {
 			c := t.at(Place{rule, hop(f.Call), f.By})
-			c.Findings++
-			c.Most = max(c.Most, f.Amount)
+			s := sample{f.Amount, t.number, r.tree.Trace.ID, spans[f.Span].ID, f.quiet}
 			if rule.settle != nil {
-				c.amounts = append(c.amounts, f.Amount)
-			}
-			if c.last != t.number {
-				c.Requests++
-				c.last = t.number
-			}
-			if e := tr.ID.String() + "/" + tr.Spans[f.Span].ID.String(); c.Example == "" || e < c.Example {
-				c.Example = e
+				c.seen = append(c.seen, s)
+			} else {
+				c.add(&s)
+				c.Most = max(c.Most, f.Amount)
 			}
 		})
+	}
+}
+
+// add counts a finding; those of one request come one after the other.
+func (c *tallied) add(s *sample) {
+	c.Findings++
+	if c.last != s.request {
+		c.Requests++
+		c.last = s.request
+	}
+	if e := s.name(); c.Example == "" || e < c.Example {
+		c.Example = e
 	}
 }
 
@@ -82,24 +112,27 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 		mine.Findings += c.Findings
 		mine.Requests += c.Requests
 		mine.Most = max(mine.Most, c.Most)
-		mine.amounts = append(mine.amounts, c.amounts...)
-		if mine.Example == "" || c.Example < mine.Example {
+		for _, s := range c.seen {
+			s.request += t.number
+			mine.seen = append(mine.seen, s)
+		}
+		if mine.Example == "" || c.Example != "" && c.Example < mine.Example {
 			mine.Example = c.Example
 		}
 	}
+	t.number += o.number
 }
 
 // List returns the counts, worst first: by severity, requests and findings, then
-// by name, hop and who did it.
-func (t *Tally) List() []Count {
+// by name, hop and who did it. floor tells the floor of a hop; nil: none is known.
+func (t *Tally) List(floor func(hop int32) Floor) []Count {
 	out := make([]Count, 0, len(t.counts))
 	for _, c := range t.counts {
-		count, found := c.Count, true
-		if settle := c.Rule.settle; settle != nil {
-			count.Most, found = settle(c.amounts)
+		if c.Rule.settle != nil {
+			c = c.settled(floor)
 		}
-		if found {
-			out = append(out, count)
+		if c.Findings > 0 {
+			out = append(out, c.Count)
 		}
 	}
 	slices.SortFunc(out, func(a, b Count) int {
@@ -107,5 +140,20 @@ func (t *Tally) List() []Count {
 			cmp.Compare(b.Findings, a.Findings), strings.Compare(a.Rule.Name, b.Rule.Name),
 			cmp.Compare(a.Hop, b.Hop), strings.Compare(a.By, b.By))
 	})
+	return out
+}
+
+// settled counts what the evidence of a place shows.
+func (c *tallied) settled(floor func(hop int32) Floor) *tallied {
+	least := Floor{}
+	if floor != nil {
+		least = floor(c.Hop)
+	}
+	found, amount := c.Rule.settle(c.seen, least)
+	out := &tallied{Count: Count{Place: c.Place, Most: amount}}
+	slices.SortFunc(found, func(a, b sample) int { return cmp.Compare(a.request, b.request) })
+	for i := range found {
+		out.add(&found[i])
+	}
 	return out
 }

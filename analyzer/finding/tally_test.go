@@ -58,8 +58,8 @@ func TestTalliesMergeInAnyOrderAndSplit(t *testing.T) {
 	for _, tr := range trees {
 		add(&whole, tr)
 	}
-	if len(whole.List()) < 10 {
-		t.Fatalf("%d places, too few to mean anything", len(whole.List()))
+	if len(whole.List(nil)) < 10 {
+		t.Fatalf("%d places, too few to mean anything", len(whole.List(nil)))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
@@ -71,7 +71,7 @@ func TestTalliesMergeInAnyOrderAndSplit(t *testing.T) {
 		for _, i := range rng.Perm(len(parts)) {
 			merged.Merge(&parts[i])
 		}
-		if diff := cmp.Diff(whole.List(), merged.List(), unexported); diff != "" {
+		if diff := cmp.Diff(whole.List(nil), merged.List(nil), unexported); diff != "" {
 			t.Fatalf("whole and parts differ:\n%s", diff)
 		}
 	}
@@ -94,7 +94,7 @@ func TestTallyCountsFindingsAndRequests(t *testing.T) {
 		Place:    finding.Place{Rule: finding.Named("deadline-reset"), Hop: 7, By: "edge"},
 		Findings: 4, Requests: 2, Most: 530 * ms, Example: "00000000000000000000000000000001/0000000000000002",
 	}}
-	if diff := cmp.Diff(want, tally.List(), unexported); diff != "" {
+	if diff := cmp.Diff(want, tally.List(nil), unexported); diff != "" {
 		t.Error(diff)
 	}
 }

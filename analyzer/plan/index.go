@@ -18,18 +18,31 @@ type Limits struct {
 // and a span does not know its place: of each number the one is taken by which
 // the fewest calls are wrong, so that no call is blamed for the place of another.
 type Index struct {
-	revision string
-	hops     map[hopKey]Limits
+	revision  string
+	hops      map[hopKey]Limits
+	endpoints map[operationKey]Limits
+	anyCaller map[operationKey]Limits // over all places, endpoints too
 }
 
-type hopKey struct{ caller, callee, operation string }
+type operationKey struct{ service, operation string }
+
+type hopKey struct {
+	caller string
+	operationKey
+}
 
 // NewIndex indexes a valid plan.
 func NewIndex(p *Plan) *Index {
-	x := &Index{revision: p.Revision, hops: make(map[hopKey]Limits)}
+	x := &Index{
+		revision: p.Revision, hops: make(map[hopKey]Limits),
+		endpoints: make(map[operationKey]Limits), anyCaller: make(map[operationKey]Limits),
+	}
 	for i := range p.Endpoints {
 		e := &p.Endpoints[i]
-		x.add("", e.Service, e.Operation, Limits{Budget: int64(e.Budget), Cap: int64(e.Budget), Tail: int64(e.Tail)})
+		key := operationKey{e.Service, e.Operation}
+		limits := Limits{Budget: int64(e.Budget), Cap: int64(e.Budget), Tail: int64(e.Tail)}
+		add(x.endpoints, key, limits)
+		add(x.anyCaller, key, limits)
 		x.addAll(e.Service, e.Hops)
 	}
 	return x
@@ -38,29 +51,28 @@ func NewIndex(p *Plan) *Index {
 func (x *Index) addAll(caller string, hops []Hop) {
 	for i := range hops {
 		h := &hops[i]
+		key := operationKey{h.Callee, h.Operation}
 		limits := Limits{
 			Budget: int64(h.Share), Cap: int64(max(h.Cap, h.Share)), Floor: int64(h.Floor), Tail: int64(h.Tail),
 			MaxQueue: int64(h.MaxQueue), Degradable: h.Degradable,
 		}
-		x.add(caller, h.Callee, h.Operation, limits)
-		x.add("", h.Callee, h.Operation, limits)
+		add(x.hops, hopKey{caller, key}, limits)
+		add(x.anyCaller, key, limits)
 		x.addAll(h.Callee, h.Hops)
 	}
 }
 
-// add widens what is known of a hop. A number that one place does not give
+// add widens what is known under a key. A number that one place does not give
 // limits no place.
-func (x *Index) add(caller, callee, operation string, l Limits) {
-	k := hopKey{caller, callee, operation}
-	known, twice := x.hops[k]
-	if twice {
+func add[K comparable](known map[K]Limits, key K, l Limits) {
+	if k, twice := known[key]; twice {
 		l = Limits{
-			Budget: looser(known.Budget, l.Budget), Cap: looser(known.Cap, l.Cap), MaxQueue: looser(known.MaxQueue, l.MaxQueue),
-			Floor: min(known.Floor, l.Floor), Tail: min(known.Tail, l.Tail),
-			Degradable: known.Degradable || l.Degradable,
+			Budget: looser(k.Budget, l.Budget), Cap: looser(k.Cap, l.Cap), MaxQueue: looser(k.MaxQueue, l.MaxQueue),
+			Floor: min(k.Floor, l.Floor), Tail: min(k.Tail, l.Tail),
+			Degradable: k.Degradable || l.Degradable,
 		}
 	}
-	x.hops[k] = l
+	known[key] = l
 }
 
 // looser returns the larger of two limits of which 0 is none.
@@ -74,12 +86,21 @@ func looser(a, b int64) int64 {
 // Revision is the revision of the plan.
 func (x *Index) Revision() string { return x.revision }
 
-// Find returns what the plan says of a call. An empty caller is one that is not
-// known: then it stands for all callers of the operation, and for endpoints.
+// Find returns what the plan says of a call; false where it says nothing.
+//
+// caller is the calling service, "" where it is not known: then the call may be
+// at any place of the operation. A caller that the plan does not have with this
+// operation is somebody outside of it. What it calls is an endpoint, or no hop of
+// this plan: it has a budget of its own, which nobody here knows.
 func (x *Index) Find(caller, callee, operation string) (Limits, bool) {
-	l, known := x.hops[hopKey{caller, callee, operation}]
-	if !known && caller != "" {
-		l, known = x.hops[hopKey{"", callee, operation}]
+	key := operationKey{callee, operation}
+	if caller == "" {
+		l, known := x.anyCaller[key]
+		return l, known
 	}
+	if l, known := x.hops[hopKey{caller, key}]; known {
+		return l, true
+	}
+	l, known := x.endpoints[key]
 	return l, known
 }

@@ -8,7 +8,10 @@
 // The package is pure: it reads from an io.Reader and writes to an io.Writer.
 package plan
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Version is the version of the format that this package reads and writes.
 const Version = 1
@@ -18,7 +21,7 @@ type Plan struct {
 	Version  int    `yaml:"version"`
 	Revision string `yaml:"revision"` // names this state of the plan; any text of one line
 	Gate     Gate   `yaml:"gate"`
-	// Endpoints have different (service, operation).
+	// Endpoints have different keys.
 	Endpoints []Endpoint `yaml:"endpoints"`
 }
 
@@ -69,10 +72,9 @@ type Endpoint struct {
 	Hops      []Hop     `yaml:"hops,omitempty"`
 }
 
-// Hop is one hop at its place in the call tree. Siblings have different (callee,
-// operation).
+// Hop is one hop at its place in the call tree. Siblings have different keys.
 type Hop struct {
-	Callee    string `yaml:"callee"`
+	Callee    string `yaml:"callee"` // may be empty where spans do not tell it
 	Operation string `yaml:"operation"`
 	// Stage tells that the hop is a step of its caller's own work, so callee is
 	// the caller.
@@ -81,11 +83,11 @@ type Hop struct {
 	// hops below it. Its Share is a deadline of its own, or 0 for none.
 	Async bool `yaml:"async,omitempty"`
 
-	Share Duration `yaml:"share"`         // BUDGET: part of the strict partition
-	Cap   Duration `yaml:"cap,omitempty"` // TIMEOUT where deadlines are passed on; 0: as Share
+	Share Duration `yaml:"share,omitempty"` // BUDGET: part of the strict partition; 0 only where nobody waits
+	Cap   Duration `yaml:"cap,omitempty"`   // TIMEOUT where deadlines are passed on; 0: as Share
 
 	AttemptTimeout Duration `yaml:"attempt_timeout,omitempty"` // of a single attempt; 0: no retries are planned
-	MaxAttempts    int      `yaml:"max_attempts,omitempty"`    // attempts of one call, 1 or 0 for no retry
+	MaxAttempts    int      `yaml:"max_attempts,omitempty"`    // most attempts of one call; 1 or 0 for no retry
 	Backoff        Duration `yaml:"backoff,omitempty"`         // between attempts
 
 	Floor    Duration `yaml:"floor,omitempty"`     // least with which a call is worth sending
@@ -107,10 +109,14 @@ type Hop struct {
 	Hops     []Hop     `yaml:"hops,omitempty"`
 }
 
-// Key returns "callee operation", by which siblings name a hop.
-func (h *Hop) Key() string { return h.Callee + " " + h.Operation }
+// Key returns "callee operation", by which siblings name a hop; the one alone
+// where the other is empty.
+func (h *Hop) Key() string { return strings.TrimSpace(h.Callee + " " + h.Operation) }
 
-// Evidence says what a number of the plan rests on. It is for people, and to
+// Key returns "service operation".
+func (e *Endpoint) Key() string { return strings.TrimSpace(e.Service + " " + e.Operation) }
+
+// Evidence says what the numbers of the plan rest on. It is for people, and to
 // tell later whether the hop has changed; nobody has to keep it up by hand.
 type Evidence struct {
 	Calls       int         `yaml:"calls"` // calls, or requests of an endpoint

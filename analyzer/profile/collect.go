@@ -54,8 +54,10 @@ type collected struct {
 
 // measured is what is known of one hop.
 type measured struct {
-	every                                                             quantile.Sample // durations whatever the outcome (endpoint only)
-	duration, longest, count, start, self, tail, net, skew, remaining quantile.Sample
+	every quantile.Sample // durations whatever the outcome (endpoint only)
+
+	duration, longest, backoff, count, start quantile.Sample
+	self, tail, net, skew, remaining         quantile.Sample
 
 	tallies     []tally // by sampling threshold, ascending
 	failed      int
@@ -156,6 +158,7 @@ type operation struct {
 	hop, parent int32
 	start, end  int64
 	longest     int64 // longest single call
+	pause       int64 // longest from the end of a failed call to its retry; -1 where none was seen
 	main        int32 // instance that took longest
 	count       int32
 	attempts    int32
@@ -308,7 +311,7 @@ func (w *worker) operate(shape *layout) {
 func (w *worker) repeats(group []int32, other bool) operation {
 	calls := w.tree.Calls
 	first := &w.instances[group[0]]
-	op := operation{hop: first.hop, parent: first.parent, start: first.start, end: first.end, main: group[0]}
+	op := operation{hop: first.hop, parent: first.parent, start: first.start, end: first.end, pause: -1, main: group[0]}
 	attempts, until := int32(0), first.start // of the running chain of retries; latest end so far
 	previous := int32(-1)                    // instance that ended last so far
 	overlap := false
@@ -331,6 +334,7 @@ func (w *worker) repeats(group []int32, other bool) operation {
 			overlap = true
 		case calls[w.instances[previous].call].Outcome != trace.OutcomeOK && in.start-until <= maxBackoff:
 			op.flags |= repeatRetry
+			op.pause = max(op.pause, in.start-until)
 			attempts += call.Attempts
 		default:
 			op.flags |= repeatLoop
@@ -428,6 +432,9 @@ func (w *worker) measure(e *collected, weight uint64) {
 		default:
 			m.duration.AddCensored(duration, weight)
 			m.longest.AddCensored(op.longest, weight)
+		}
+		if op.pause >= 0 {
+			m.backoff.Add(op.pause, weight)
 		}
 		m.count.Add(int64(op.count), weight)
 		if op.parent >= 0 {
@@ -607,11 +614,17 @@ func (c *Collector) Merge(other *Collector) {
 	other.endpoints = nil
 }
 
+func (m *measured) samples() []*quantile.Sample {
+	return []*quantile.Sample{
+		&m.every, &m.duration, &m.longest, &m.backoff, &m.count, &m.start,
+		&m.self, &m.tail, &m.net, &m.skew, &m.remaining,
+	}
+}
+
 func (m *measured) merge(o *measured) {
-	mine := []*quantile.Sample{&m.every, &m.duration, &m.longest, &m.count, &m.start, &m.self, &m.tail, &m.net, &m.skew, &m.remaining}
-	theirs := []*quantile.Sample{&o.every, &o.duration, &o.longest, &o.count, &o.start, &o.self, &o.tail, &o.net, &o.skew, &o.remaining}
-	for i := range mine {
-		mine[i].Merge(theirs[i])
+	theirs := o.samples()
+	for i, mine := range m.samples() {
+		mine.Merge(theirs[i])
 	}
 	for _, t := range o.tallies {
 		sum := m.tally(t.threshold)

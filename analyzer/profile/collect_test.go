@@ -27,6 +27,7 @@ func TestRepeatsAreToldApart(t *testing.T) {
 		Retried, Looped, Hedged        bool
 		Censored                       bool
 		Path                           int64 // on the critical path, ms
+		Backoff                        int64 // ms
 	}
 	tests := []struct {
 		name  string
@@ -36,11 +37,11 @@ func TestRepeatsAreToldApart(t *testing.T) {
 		{
 			// |--failed--|  |-----ok-----|
 			name: "retry: starts after a failure", below: []work{get(0, 10, failed), get(12, 30, ok)},
-			want: facts{Duration: 30, Attempt: 18, Count: 2, Self: 18, MaxAttempts: 2, Retried: true, Path: 28},
+			want: facts{Duration: 30, Attempt: 18, Count: 2, Self: 18, MaxAttempts: 2, Retried: true, Path: 28, Backoff: 2},
 		},
 		{
 			name: "three attempts", below: []work{get(0, 10, failed), get(12, 30, timedOut), get(40, 45, ok)},
-			want: facts{Duration: 45, Attempt: 18, Count: 3, Self: 18, MaxAttempts: 3, Retried: true, Path: 33},
+			want: facts{Duration: 45, Attempt: 18, Count: 3, Self: 18, MaxAttempts: 3, Retried: true, Path: 33, Backoff: 10},
 		},
 		{
 			name: "no retry after more than a second", below: []work{get(0, 10, failed), get(1011, 1030, ok)},
@@ -58,7 +59,7 @@ func TestRepeatsAreToldApart(t *testing.T) {
 			},
 			want: facts{
 				Duration: 30, Attempt: 14, Count: 3, Self: 14, MaxAttempts: 2, Looped: true,
-				Retried: true, Path: 29,
+				Retried: true, Path: 29, Backoff: 1,
 			},
 		},
 		{
@@ -107,6 +108,9 @@ func TestRepeatsAreToldApart(t *testing.T) {
 			got.Self = at(t, h.Self, quantile.P99) / ms
 			got.MaxAttempts, got.Failed = h.MaxAttempts, h.Failed
 			got.Retried, got.Looped, got.Hedged = h.Retried, h.Looped, h.Hedged
+			if pause, ok := h.Backoff.At(quantile.P99); ok {
+				got.Backoff = pause / ms
+			}
 			got.Censored = h.Duration.CensoredRatio() > 0
 			got.Path = int64(h.CriticalPath*2000 + 0.5)
 			if diff := gocmp.Diff(test.want, got); diff != "" {

@@ -52,6 +52,7 @@ type Hop struct {
 	// Unconditional is Duration with a zero for each parent call without the hop.
 	Unconditional *quantile.Dist
 	Attempt       *quantile.Dist // longest single call of each operation
+	Backoff       *quantile.Dist // longest pause between a failed call and its retry, of each operation that had one
 	Count         *quantile.Dist // calls of each operation
 	Self          *quantile.Dist // own time of each call
 	Tail          *quantile.Dist // own time after the last blocking child ended

@@ -194,6 +194,7 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	}
 	hop.Duration = m.duration.Freeze()
 	hop.Attempt = m.longest.Freeze()
+	hop.Backoff = m.backoff.Freeze()
 	hop.Count = m.count.Freeze()
 	hop.Self = m.self.Freeze()
 	hop.Tail = m.tail.Freeze()

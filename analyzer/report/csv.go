@@ -61,6 +61,8 @@ func csvRow(e *analyzer.Endpoint, h *analyzer.Hop) []csvCell {
 		{"slack", optional(h.Slack, number)},
 		{"cut_ratio", optional(h.CutRatio, number)},
 		{"attempt_timeout_ns", optional(h.AttemptTimeout, integer)},
+		{"backoff_p99_ns", optional(h.BackoffP99, integer)},
+		{"attempts_fit", optional(h.AttemptsFit, strconv.Itoa)},
 		{"now_ns", optional(h.Now, integer)},
 		{"change_ns", optional(h.Change, integer)},
 		{"skew_ns", optional(h.Skew, integer)},
@@ -69,23 +71,37 @@ func csvRow(e *analyzer.Endpoint, h *analyzer.Hop) []csvCell {
 	}
 }
 
-// renderCSV writes one header and one row for each hop of every endpoint.
-func renderCSV(w io.Writer, r *analyzer.Report, _ Options) error {
+// renderCSV writes a header and one row for each hop of every endpoint; for each
+// policy of every replay where that is asked for.
+func renderCSV(w io.Writer, r *analyzer.Report, o Options) error {
+	head := csvRow(&analyzer.Endpoint{}, &analyzer.Hop{})
+	if o.Replay {
+		head = csvEffects(&analyzer.Endpoint{}, &analyzer.ReplayIncident{}, &analyzer.PolicyEffect{})
+	}
 	out := csv.NewWriter(w)
-	var row []string
-	for _, c := range csvRow(&analyzer.Endpoint{}, &analyzer.Hop{}) {
-		row = append(row, c.key)
+	row := make([]string, len(head))
+	for i, c := range head {
+		row[i] = c.key
 	}
 	if err := out.Write(row); err != nil {
 		return err
 	}
+	write := func(cells []csvCell) error {
+		for i, c := range cells {
+			row[i] = c.value
+		}
+		return out.Write(row)
+	}
 	for i := range r.Endpoints {
 		e := &r.Endpoints[i]
-		for j := range e.Hops {
-			for k, c := range csvRow(e, &e.Hops[j]) {
-				row[k] = c.value
+		if o.Replay {
+			if err := csvReplay(e, write); err != nil {
+				return err
 			}
-			if err := out.Write(row); err != nil {
+			continue
+		}
+		for j := range e.Hops {
+			if err := write(csvRow(e, &e.Hops[j])); err != nil {
 				return err
 			}
 		}

@@ -451,7 +451,7 @@ func closing(r *analyzer.Report) []line {
 	if r.Input.Sampling.Note != "" {
 		sampling += " " + Printable(r.Input.Sampling.Note)
 	}
-	return append(lines,
+	return append(append(lines, assumptions(r)...),
 		line{"SAMPLING", sampling},
 		line{"SUMS", "P99s do not add up: a chain's is not the sum of those of its hops."})
 }

@@ -20,6 +20,7 @@ func renderMarkdown(w io.Writer, r *analyzer.Report, o Options) error {
 		b.WriteString("\n")
 		markdownList(&b, s.footer())
 		b.WriteString("\n")
+		s.markdownReplay(&b)
 	}
 	b.WriteString("### Input and assumptions\n\n")
 	markdownList(&b, closing(r))

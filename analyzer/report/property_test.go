@@ -115,6 +115,107 @@ func TestCSVHoldsEveryValueOfTheJSON(t *testing.T) {
 	}
 }
 
+// TestReplayCSVHoldsEveryValueOfTheJSON compares the rows of the replay with its
+// JSON form, incidents behind the requests as they were.
+func TestReplayCSVHoldsEveryValueOfTheJSON(t *testing.T) {
+	for _, s := range samples {
+		r := s.build()
+		rows, err := csv.NewReader(strings.NewReader(render(t, r, "csv", report.Options{Replay: true}))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rows := rows[0], rows[1:]
+		dec := json.NewDecoder(strings.NewReader(render(t, r, "json", report.Options{})))
+		dec.UseNumber()
+		type table struct {
+			Hop      string
+			Low      json.Number `json:"low_ns"`
+			Policies []map[string]any
+		}
+		var v struct {
+			Endpoints []struct {
+				Replay *struct {
+					table
+					Incidents []table
+				}
+			}
+		}
+		if err := dec.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range v.Endpoints {
+			if e.Replay == nil {
+				continue
+			}
+			for _, table := range append([]table{e.Replay.table}, e.Replay.Incidents...) {
+				for _, policy := range table.Policies {
+					row := map[string]string{}
+					for i, cell := range rows[0] {
+						row[head[i]] = cell
+					}
+					rows = rows[1:]
+					if row["incident_hop"] != table.Hop || row["incident_low_ns"] != table.Low.String() {
+						t.Errorf("%s: incident of %v, want %v", s.name, row, table)
+					}
+					for key, val := range policy {
+						cell := row[key]
+						switch val := val.(type) {
+						case json.Number:
+							if !sameNumber(cell, val.String()) {
+								t.Errorf("%s: %s is %q, in JSON %s", s.name, key, cell, val)
+							}
+						case string:
+							if cell != val && s.name != "names" {
+								t.Errorf("%s: %s is %q, in JSON %q", s.name, key, cell, val)
+							}
+						case []any:
+							if n := strings.Count(cell, "="); n != len(val) {
+								t.Errorf("%s: %s is %q, in JSON %v", s.name, key, cell, val)
+							}
+						}
+						delete(row, key)
+					}
+					for key, cell := range row {
+						if cell != "" && !strings.HasPrefix(key, "endpoint_") && !strings.HasPrefix(key, "incident_") {
+							t.Errorf("%s: %s is %q, absent from JSON", s.name, key, cell)
+						}
+					}
+				}
+			}
+		}
+		if len(rows) != 0 {
+			t.Errorf("%s: %d rows too many", s.name, len(rows))
+		}
+	}
+}
+
+// TestReplayTableIsThatOfTheMarkdown: in full, and as wide as it likes, the
+// terminal shows the cells of the Markdown; in short, some of its rows.
+func TestReplayTableIsThatOfTheMarkdown(t *testing.T) {
+	rows := func(text string) [][]string {
+		var out [][]string
+		for l := range strings.Lines(text) {
+			for _, first := range []string{"today ", "deadline only", "BUDGET as", "TIMEOUT with", "half of"} {
+				if l = strings.Trim(l, "| \n"); strings.HasPrefix(l, first) {
+					out = append(out, strings.Fields(html.UnescapeString(strings.ReplaceAll(l, "|", " "))))
+				}
+			}
+		}
+		return out
+	}
+	want := rows(render(t, order(), "markdown", report.Options{}))
+	if len(want) != 6 {
+		t.Fatalf("%d rows of Markdown", len(want))
+	}
+	if diff := cmp.Diff(want, rows(render(t, order(), "table", report.Options{Width: 200, Replay: true}))); diff != "" {
+		t.Errorf("(-markdown +table):\n%s", diff)
+	}
+	short := [][]string{want[0], want[1], want[3], want[4]}
+	if diff := cmp.Diff(short, rows(render(t, order(), "table", report.Options{Width: 200}))); diff != "" {
+		t.Errorf("(-markdown +short table):\n%s", diff)
+	}
+}
+
 func sameNumber(a, b string) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
@@ -257,7 +358,7 @@ func TestLinesFitTheWidthAndColumnsLineUp(t *testing.T) {
 		for _, width := range []int{80, 100, 120, 200} {
 			for _, ascii := range []bool{false, true} {
 				r := s.build()
-				text := render(t, r, "table", report.Options{Width: width, ASCII: ascii})
+				text := render(t, r, "table", report.Options{Width: width, ASCII: ascii, Replay: ascii})
 				for l := range strings.Lines(text) {
 					if w := displaywidth.String(strings.TrimRight(l, "\n")); w > width {
 						t.Errorf("%s: %d columns of %d: %s", s.name, w, width, l)
@@ -424,6 +525,8 @@ func TestNumbersThatAreNoneReachNoFormat(t *testing.T) {
 		"censored_ratio":          func(e *analyzer.Endpoint) { e.Hops[1].CensoredRatio = math.NaN() },
 		"budget_false_cut_ratio":  func(e *analyzer.Endpoint) { e.Replay.BudgetFalseCut = math.NaN() },
 		"timeout_false_cut_ratio": func(e *analyzer.Endpoint) { e.Replay.TimeoutFalseCut = math.NaN() },
+		"violated_ratio":          func(e *analyzer.Endpoint) { e.Replay.Policies[1].Violated = math.NaN() },
+		"cuts ratio":              func(e *analyzer.Endpoint) { e.Replay.Policies[7].Cuts[0].Ratio = math.Inf(1) },
 		"to_slack":                func(e *analyzer.Endpoint) { e.Moves[0].ToSlack = math.Inf(1) },
 	} {
 		r := order()

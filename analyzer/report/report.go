@@ -18,11 +18,14 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 )
 
-// Options say how text is laid out. JSON and CSV need none of them.
+// Options say how text is laid out. JSON needs none of them.
 type Options struct {
 	Width int  // columns of the table; 0 means 120
 	Color bool // ANSI colours in the table; the caller knows whether it writes to a terminal
 	ASCII bool // draw with ASCII only; names stay as they are
+	// Replay shows every policy of the replay in the table, where it is short
+	// otherwise, and makes CSV hold the replay instead of the hops.
+	Replay bool
 }
 
 // formats are the renderers by name, in the order in which help lists them.
@@ -78,17 +81,7 @@ func settle(r *analyzer.Report) (*analyzer.Report, error) {
 			{"deadline_miss_ratio", &e.DeadlineMissRatio},
 			{"kind_inferred_ratio", &e.KindInferredRatio},
 		}
-		if e.Replay != nil {
-			replay := *e.Replay
-			replay.BudgetForFalseCut = slices.Clone(replay.BudgetForFalseCut)
-			e.Replay = &replay
-			must = append(must,
-				needed{"budget_false_cut_ratio", &replay.BudgetFalseCut},
-				needed{"timeout_false_cut_ratio", &replay.TimeoutFalseCut})
-			for j := range replay.BudgetForFalseCut {
-				must = append(must, needed{"budget_for_false_cut ratio", &replay.BudgetForFalseCut[j].Ratio})
-			}
-		}
+		must = append(must, settleReplay(e)...)
 		e.Findings = slices.Clone(e.Findings)
 		for j := range e.Findings {
 			must = append(must, needed{"finding ratio", &e.Findings[j].Ratio})
@@ -115,6 +108,42 @@ func settle(r *analyzer.Report) (*analyzer.Report, error) {
 		}
 	}
 	return &out, nil
+}
+
+// settleReplay gives the endpoint a replay of its own and returns its floats.
+func settleReplay(e *analyzer.Endpoint) []needed {
+	if e.Replay == nil {
+		return nil
+	}
+	replay := *e.Replay
+	e.Replay = &replay
+	must := []needed{
+		{"budget_false_cut_ratio", &replay.BudgetFalseCut}, {"timeout_false_cut_ratio", &replay.TimeoutFalseCut},
+	}
+	replay.BudgetForFalseCut = slices.Clone(replay.BudgetForFalseCut)
+	for i := range replay.BudgetForFalseCut {
+		must = append(must, needed{"budget_for_false_cut ratio", &replay.BudgetForFalseCut[i].Ratio})
+	}
+	effects := func(list *[]analyzer.PolicyEffect) {
+		*list = append([]analyzer.PolicyEffect{}, *list...)
+		for i := range *list {
+			p := &(*list)[i]
+			must = append(must, needed{"miss_ratio", &p.Miss}, needed{"violated_ratio", &p.Violated},
+				needed{"false_cut_ratio", &p.FalseCut}, needed{"degraded_ratio", &p.Degraded})
+			p.Cuts = slices.Clone(p.Cuts)
+			for j := range p.Cuts {
+				must = append(must, needed{"cuts ratio", &p.Cuts[j].Ratio})
+			}
+		}
+	}
+	effects(&replay.Policies)
+	replay.Assumptions = append([]string{}, replay.Assumptions...)
+	replay.Incidents = slices.Clone(replay.Incidents)
+	for i := range replay.Incidents {
+		must = append(must, needed{"incident ratio", &replay.Incidents[i].Ratio})
+		effects(&replay.Incidents[i].Policies)
+	}
+	return must
 }
 
 // needed is a float that JSON cannot leave out.

@@ -72,6 +72,9 @@ func TestGoldenFiles(t *testing.T) {
 				{"md", "markdown", report.Options{}},
 				{"json", "json", report.Options{}},
 				{"csv", "csv", report.Options{}},
+				{"replay.80.txt", "table", report.Options{Width: 80, Replay: true}},
+				{"replay.120.txt", "table", report.Options{Replay: true}},
+				{"replay.csv", "csv", report.Options{Replay: true}},
 			} {
 				golden(t, s.name+"."+c.file, render(t, s.build(), c.format, c.o))
 			}

@@ -55,6 +55,30 @@ func input(traces, spans int) analyzer.Input {
 	}
 }
 
+// policies are replay tables: all requests of one miss, more of each that
+// follows are violated.
+func policies(strategy string, miss float64, cuts []analyzer.HopCut) []analyzer.PolicyEffect {
+	out := []analyzer.PolicyEffect{{Policy: "today", Miss: miss, Violated: miss, Executed: 98 * ms, Wasted: int64(miss * 5e9)}}
+	for i, name := range []string{"deadline", "same", "half", "budget equal", "timeout equal", "budget", "timeout", "timeout_only"} {
+		policy, by, _ := strings.Cut(name, " ")
+		if by == "" && i > 2 {
+			by = strategy
+		}
+		p := analyzer.PolicyEffect{
+			Policy: policy, Strategy: by, Miss: miss, FalseCut: float64(i) * 0.004, Violated: miss + float64(i)*0.004,
+			Executed: 90*ms - int64(i)*ms, Saved: 8*ms + int64(i)*ms, Wasted: int64(i)*ms + int64(miss*float64(9-i)*1e8),
+		}
+		if miss > 0 {
+			p.Early = analyzer.Some(int64(i) * 20 * ms)
+		}
+		if i > 2 {
+			p.Cuts = cuts
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
 // hotel is a serial endpoint with one nested level and slow clients.
 func hotel() *analyzer.Report {
 	e := analyzer.Endpoint{
@@ -78,10 +102,26 @@ func hotel() *analyzer.Report {
 		},
 		Replay: &analyzer.Replay{
 			Folds: 5, Traces: 1000, BudgetFalseCut: 0.026, TimeoutFalseCut: 0.002,
-			BudgetForFalseCut: []analyzer.BudgetFor{{Ratio: 0.01, Budget: at(256)}},
+			BudgetForFalseCut: []analyzer.BudgetFor{
+				{Ratio: 0.05, Budget: at(163)}, {Ratio: 0.01, Budget: at(256)}, {Ratio: 0.005, Budget: at(301)}, {Ratio: 0.001},
+			},
+			Policies: policies("p99prop", 0, []analyzer.HopCut{{Hop: "0.0", Ratio: 0.004}, {Hop: "0.0.0", Ratio: 0.008}}),
+			Incidents: []analyzer.ReplayIncident{{
+				Hop: "0.0.0", Low: 500 * ms, High: 3000 * ms, Ratio: 0.1,
+				Policies: policies("p99prop", 0.1, []analyzer.HopCut{{Hop: "0", Ratio: 0.02}, {Hop: "0.0.0", Ratio: 0.11}}),
+			}},
+			Assumptions: []string{"whoever is cancelled stops", "today's timeouts cut none of these requests"},
 		},
 	}
 	return &analyzer.Report{Version: 1, Input: input(1000, 11000), Endpoints: []analyzer.Endpoint{e}}
+}
+
+// degraded gives up a hop in some requests.
+func degraded(policies []analyzer.PolicyEffect) []analyzer.PolicyEffect {
+	for i := range policies {
+		policies[i].Degraded = float64(i) * 0.001
+	}
+	return policies
 }
 
 // order is a chain whose budgets of today are known: inventory has room that
@@ -125,7 +165,14 @@ func order() *analyzer.Report {
 		MinBudget: 190 * ms, DeadlineMissRatio: 0.0004, Hops: hops, WorstCase: at(1762), WorstCaseNow: at(800), Hot: "0.3",
 		OrderPairs: 10, OrderSure: 9, Moves: []analyzer.Move{{From: "0.1", To: "0.3", Amount: 50 * ms, FromSlack: 200.0 / 30, ToSlack: 2}},
 		Warnings: []string{"clustered: slow requests come in runs"},
-		Replay:   &analyzer.Replay{Folds: 5, Traces: 4000, BudgetFalseCut: 0.004, TimeoutFalseCut: 0},
+		Replay: &analyzer.Replay{
+			Folds: 5, Traces: 3990, BudgetFalseCut: 0.004, TimeoutFalseCut: 0, Degradable: []string{"0.2"},
+			Policies: degraded(policies("p99prop", 0.0004, []analyzer.HopCut{{Hop: "0.3", Ratio: 0.004}})),
+			Assumptions: []string{
+				"whoever is cancelled stops", "today's timeouts cut none of these requests",
+				"without a degradable hop its caller goes on at once",
+			},
+		},
 		Findings: []analyzer.Finding{
 			{
 				Rule: "deadline-reset", Severity: "error", Hop: "0.1", Count: 31, Ratio: 0.00775,
@@ -178,7 +225,10 @@ func small() *analyzer.Report {
 			hop("0.2", "0", "users Find", 5000, [4]float64{4.9, 9.94, 9.4, 9.96}, 0.9, [2]float64{30.2, 40.1},
 				0.604, 0, 0.696, 0.9, "ok"),
 		},
-		Replay: &analyzer.Replay{Folds: 5, Traces: 5000, BudgetFalseCut: 0.0001},
+		Replay: &analyzer.Replay{
+			Folds: 5, Traces: 5000, BudgetFalseCut: 0.0001, Policies: policies("equal", 0.0021, nil),
+			Assumptions: []string{"whoever is cancelled stops"},
+		},
 	}
 	for i := range e.Hops {
 		e.Hops[i].Confidence = "good"
@@ -195,7 +245,7 @@ func doubtful() *analyzer.Report {
 	e.Percentile = ratio(97.5)
 	e.KindInferredRatio, e.Resolution = 0.42, ms
 	e.OrderSure = 1
-	e.Replay.BudgetForFalseCut[0].Budget = analyzer.Opt[int64]{}
+	e.Replay.BudgetForFalseCut = []analyzer.BudgetFor{{Ratio: 0.01}}
 	for i := range e.Hops {
 		h := &e.Hops[i]
 		h.PercentileNS = analyzer.Some(h.P99.V * 9 / 10)
@@ -232,6 +282,9 @@ func names() *analyzer.Report {
 		callee, operation, _ := strings.Cut(n, " ")
 		e.Hops[i].Label, e.Hops[i].Callee, e.Hops[i].Operation = n, callee, operation
 	}
+	e.Replay.Incidents[0].Hop = "0.0"
+	e.Replay.Incidents[0].Policies[6].Strategy = "evil\x1b[31m"
+	e.Replay.Assumptions = append(e.Replay.Assumptions, "nothing is evil\x1b[31m\u2066")
 	e.Warnings = []string{"two hops are named evil\x1b[31m\u2066"}
 	e.Findings = slices.Repeat([]analyzer.Finding{{
 		Rule: "deadline-reset", Severity: "error", Hop: "0.2", Count: 2, Ratio: 0.002,

@@ -59,6 +59,9 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 	endpoint := func(v map[string]any) map[string]any { return v["endpoints"].([]any)[0].(map[string]any) }
 	hop := func(v map[string]any) map[string]any { return endpoint(v)["hops"].([]any)[1].(map[string]any) }
 	finding := func(v map[string]any) map[string]any { return endpoint(v)["findings"].([]any)[0].(map[string]any) }
+	policy := func(v map[string]any) map[string]any {
+		return endpoint(v)["replay"].(map[string]any)["policies"].([]any)[0].(map[string]any)
+	}
 	for name, change := range map[string]func(map[string]any){
 		"another version":        func(v map[string]any) { v["version"] = 2 },
 		"no version":             func(v map[string]any) { delete(v, "version") },
@@ -76,6 +79,8 @@ func TestSchemaRefusesWhatIsNoReport(t *testing.T) {
 		"unknown severity":       func(v map[string]any) { finding(v)["severity"] = "fatal" },
 		"finding without a hop":  func(v map[string]any) { delete(finding(v), "hop") },
 		"no hops":                func(v map[string]any) { delete(endpoint(v), "hops") },
+		"unknown policy":         func(v map[string]any) { policy(v)["policy"] = "best" },
+		"effect without waste":   func(v map[string]any) { delete(policy(v), "wasted_ns") },
 	} {
 		v := decode(t, text)
 		change(v)
@@ -108,7 +113,8 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	for name, typ := range map[string]any{
 		"": analyzer.Report{}, "input": analyzer.Input{}, "quantiles": analyzer.Quantiles{}, "endpoint": analyzer.Endpoint{},
 		"hop": analyzer.Hop{}, "other_endpoint": analyzer.OtherEndpoint{}, "move": analyzer.Move{}, "replay": analyzer.Replay{},
-		"finding": analyzer.Finding{},
+		"finding": analyzer.Finding{}, "policy_effect": analyzer.PolicyEffect{}, "hop_cut": analyzer.HopCut{},
+		"replay_incident": analyzer.ReplayIncident{},
 	} {
 		o := s.object
 		if name != "" {

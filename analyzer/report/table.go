@@ -40,7 +40,7 @@ func renderTable(w io.Writer, r *analyzer.Report, o Options) error {
 	var b bytes.Buffer
 	for i := range r.Endpoints {
 		s := &sheet{glyphs: glyphsOf(o), r: r, e: &r.Endpoints[i], nameWidth: 40}
-		if err := s.draw(&b, width, o.Color); err != nil {
+		if err := s.draw(&b, width, o); err != nil {
 			return err
 		}
 		b.WriteString("\n")
@@ -50,8 +50,8 @@ func renderTable(w io.Writer, r *analyzer.Report, o Options) error {
 	return err
 }
 
-// draw writes title, table and footer of one endpoint.
-func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
+// draw writes title, table, footer and replay of one endpoint.
+func (s *sheet) draw(b *bytes.Buffer, width int, o Options) error {
 	head := column{head: "HOP", left: true}
 	cols := s.wide()
 	branches := s.branches()
@@ -88,7 +88,7 @@ func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
 		rows[i+1] = row
 	}
 	paint := func(int, bool) string { return "" }
-	if color {
+	if o.Color {
 		paint = s.colour
 	}
 	lines, err := grid(append([]column{head}, cols...), rows, paint)
@@ -100,7 +100,7 @@ func (s *sheet) draw(b *bytes.Buffer, width int, color bool) error {
 	}
 	b.WriteString("\n")
 	writeLines(b, s.footer(), width)
-	return nil
+	return s.drawReplay(b, width, o.Replay)
 }
 
 // plain makes a cell printable, with plain spaces.

@@ -294,10 +294,12 @@ func TestOTLPJSON(t *testing.T) {
 		},
 		{
 			"status", otlp(otlpSpan("1", `,"status":{"code":2}`), otlpSpan("2", `,"status":{"message":"m","code":"STATUS_CODE_ERROR"}`),
-				otlpSpan("3", `,"status":{"code":"STATUS_CODE_OK"}`), otlpSpan("4", `,"status":{}`)),
+				otlpSpan("3", `,"status":{"code":"STATUS_CODE_OK"}`), otlpSpan("4", `,"status":{}`),
+				otlpSpan("5", `,"status":{"message":"context canceled","code":2}`)),
 			[]string{
 				"a/1 svc|op unspecified 100+100 failed", "a/2 svc|op unspecified 100+100 failed",
 				"a/3 svc|op unspecified 100+100", "a/4 svc|op unspecified 100+100",
+				"a/5 svc|op unspecified 100+100 cancelled",
 			},
 			nil,
 		},
@@ -514,10 +516,11 @@ func TestJaeger(t *testing.T) {
 			"kinds and errors", with(
 				span("1", `,"tags":[{"key":"span.kind","type":"string","value":"server"},{"key":"error","type":"bool","value":true}]`),
 				span("2", `,"tags":[{"value":"client","key":"span.kind"},{"key":"error","value":"false"},{"key":"peer.service","value":"p"}]`),
-				span("3", `,"tags":[{"key":"span.kind","value":"router"},null,{"key":"error"},{}]`)),
+				span("3", `,"tags":[{"key":"span.kind","value":"router"},null,{"key":"error"},{}]`),
+				span("4", `,"tags":[{"key":"error","value":"true"},{"key":"otel.status_description","value":"context canceled"}]`)),
 			[]string{
 				"a/1 svc|op||node server 100000+50000 failed", "a/2 svc|op|p|node client 100000+50000 outbound",
-				"a/3 svc|op||node unspecified 100000+50000",
+				"a/3 svc|op||node unspecified 100000+50000", "a/4 svc|op||node unspecified 100000+50000 cancelled",
 			},
 			[]string{"bad_kind"},
 		},
@@ -696,10 +699,12 @@ func TestStdouttrace(t *testing.T) {
 			nil,
 		},
 		{
-			"status", span("1", `,"Status":{"Code":"Error"}`) + span("2", `,"Status":{"Code":1}`) + span("3", `,"Status":{"Code":"Ok"}`),
+			"status", span("1", `,"Status":{"Code":"Error"}`) + span("2", `,"Status":{"Code":1}`) + span("3", `,"Status":{"Code":"Ok"}`) +
+				span("4", `,"Status":{"Code":"Error","Description":"context canceled"}`),
 			[]string{
 				"aa/1 svc|op server 1707218106611334019+500 failed th:80000000000000",
 				"aa/2 svc|op server 1707218106611334019+500 failed th:80000000000000", "aa/3" + tail,
+				"aa/4 svc|op server 1707218106611334019+500 cancelled th:80000000000000",
 			},
 			nil,
 		},
@@ -880,6 +885,11 @@ func TestOTLPProto(t *testing.T) {
 				str(3, "ot=th:c")), protoSpan(2, varint(6, 99), str(4, strings.Repeat("\x00", 8))))),
 			[]string{"a/1<9 svc|op client 100+100 failed th:c0000000000000", second},
 			[]string{"bad_kind"},
+		},
+		{
+			"status message", string(protoData(protoSpan(1, sub(15, str(2, "context deadline exceeded"), varint(3, 2))))),
+			[]string{"a/1 svc|op unspecified 100+100 timed-out"},
+			nil,
 		},
 		{
 			"attributes", string(protoData(protoSpan(1, protoAttr(9, "http.status_code", varint(3, 504)), protoAttr(9, "peer.service", str(1, "p")),

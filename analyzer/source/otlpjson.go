@@ -275,14 +275,19 @@ func (r *reader) readStatus(d *draft) {
 		return
 	}
 	for r.json.more() {
-		if string(r.json.name()) != "code" {
+		switch string(r.json.name()) {
+		case "code":
+			_, text := r.json.scalar()
+			switch string(text) {
+			case "2", "STATUS_CODE_ERROR", "ERROR", "Error", "error":
+				r.attrs.SetStatus(true)
+			}
+		case "message":
+			if kind, text := r.json.scalar(); kind == '"' {
+				r.attrs.SetString(trace.AttrStatusMessage, text)
+			}
+		default:
 			r.json.skip()
-			continue
-		}
-		_, text := r.json.scalar()
-		switch string(text) {
-		case "2", "STATUS_CODE_ERROR", "ERROR", "Error", "error":
-			r.attrs.SetStatus(true)
 		}
 	}
 }

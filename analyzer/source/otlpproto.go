@@ -223,7 +223,7 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 		case f.num == 13 && f.typ == protowire.BytesType:
 			d.readLinkProto(f.bytes)
 		case f.num == 15 && f.typ == protowire.BytesType:
-			r.attrs.SetStatus(statusIsError(f.bytes))
+			r.readStatusProto(f.bytes)
 		}
 	}
 	// What is over the range stays so.
@@ -250,19 +250,20 @@ func (d *draft) readLinkProto(msg []byte) {
 	}
 }
 
-func statusIsError(msg []byte) bool {
-	isError := false
+func (r *reader) readStatusProto(msg []byte) {
 	for len(msg) > 0 {
 		f, rest, err := nextField(msg)
 		if err != nil {
-			break
+			return
 		}
 		msg = rest
-		if f.num == 3 && f.typ == protowire.VarintType {
-			isError = f.value == 2
+		switch {
+		case f.num == 2 && f.typ == protowire.BytesType:
+			r.attrs.SetString(trace.AttrStatusMessage, f.bytes)
+		case f.num == 3 && f.typ == protowire.VarintType:
+			r.attrs.SetStatus(f.value == 2)
 		}
 	}
-	return isError
 }
 
 // walkAttributes reads the KeyValues in the fields num of msg.

@@ -127,13 +127,18 @@ func (r *reader) readStdoutStatus() {
 		return
 	}
 	for r.json.more() {
-		if string(r.json.name()) != "Code" {
+		switch string(r.json.name()) {
+		case "Code":
+			// "Error" now; 1 in releases that printed the number.
+			_, text := r.json.scalar()
+			r.attrs.SetStatus(string(text) == "Error" || string(text) == "1")
+		case "Description":
+			if kind, text := r.json.scalar(); kind == '"' {
+				r.attrs.SetString(trace.AttrStatusMessage, text)
+			}
+		default:
 			r.json.skip()
-			continue
 		}
-		// "Error" now; 1 in releases that printed the number.
-		_, text := r.json.scalar()
-		r.attrs.SetStatus(string(text) == "Error" || string(text) == "1")
 	}
 }
 

@@ -247,10 +247,17 @@ func (b *Builder) Assemble(i int, maxSpans int, t *Trace) error {
 // largeTrace is the number of spans from which buffers are worth giving up.
 const largeTrace = 1024
 
-// NewTrace assembles spans that are known to belong to one trace, as the
-// Collector processor and tests have them. The slice is not kept.
+// NewTrace assembles spans that are known to belong to one trace. The slice is
+// not kept.
 func NewTrace(spans []Span) *Trace {
 	t := new(Trace)
+	t.Set(spans)
+	return t
+}
+
+// Set assembles spans that are known to belong to one trace into t, whose
+// buffers it reuses. The slice is not kept.
+func (t *Trace) Set(spans []Span) {
 	var id TraceID
 	if len(spans) > 0 {
 		id = spans[0].TraceID
@@ -259,7 +266,6 @@ func NewTrace(spans []Span) *Trace {
 	t.Spans = append(t.Spans, spans...)
 	slices.SortFunc(t.Spans, func(a, b Span) int { return compareSpans(&a, &b) })
 	t.link()
-	return t
 }
 
 func (t *Trace) reset(id TraceID) {

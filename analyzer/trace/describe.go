@@ -39,13 +39,14 @@ type AttrKey uint8
 
 // Attributes that readers set from fields which are no attributes in their format.
 const (
-	AttrPeerService AttrKey = iota + 1 // who is called, as the caller names it
-	AttrServiceName                    // who the emitting process is
-	AttrHostName                       // where it runs
-	AttrSpanKind                       // the kind as a word, in formats that have it as a tag
-	AttrError                          // the error tag of OpenTracing and Zipkin
-	AttrTraceState                     // the W3C tracestate header
-	AttrSpanName                       // the name of the span
+	AttrPeerService   AttrKey = iota + 1 // who is called, as the caller names it
+	AttrServiceName                      // who the emitting process is
+	AttrHostName                         // where it runs
+	AttrSpanKind                         // the kind as a word, in formats that have it as a tag
+	AttrError                            // the error tag of OpenTracing and Zipkin
+	AttrTraceState                       // the W3C tracestate header
+	AttrSpanName                         // the name of the span
+	AttrStatusMessage                    // what the status of the span says in words
 
 	attrRoute
 	attrURLTemplate
@@ -109,6 +110,8 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		return attrErrorType, true
 	case "otel.status_code":
 		return attrStatusCode, true
+	case "otel.status_description":
+		return AttrStatusMessage, true
 	case "grpc.status_code":
 		return attrGRPCStatus, true
 	case "messaging.system":
@@ -205,6 +208,8 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		}
 	case attrStatusCode:
 		a.SetStatus(foldEqual(v, "error"))
+	case AttrStatusMessage:
+		a.endedByContext(v)
 	case attrGRPCStatus:
 		a.endedBy(v)
 		if n, ok := parseInt(v); ok {
@@ -356,6 +361,18 @@ func (a *Attributes) endedBy(v []byte) {
 	}
 }
 
+// endedByContext looks for Go's words for a context that has ended, alone or at
+// the end of what was wrapped around them. The error type of a cancellation in
+// Go is *errors.errorString, which says nothing. Other free text is not judged.
+func (a *Attributes) endedByContext(v []byte) {
+	switch {
+	case bytes.HasSuffix(v, []byte("context deadline exceeded")):
+		a.timedOut = true
+	case bytes.HasSuffix(v, []byte("context canceled")):
+		a.cancelled = true
+	}
+}
+
 // text returns the text of key, or nil.
 func (a *Attributes) text(key AttrKey) []byte {
 	r := a.refs[key]
@@ -391,7 +408,8 @@ func (a *Attributes) Resource(c *Cache) Resource {
 
 // Describe sets Desc, Outcome, Stamp, Threshold and the flags that attributes
 // decide. s.Kind must be set before; where it is unspecified, the kind of a
-// span.kind attribute is used.
+// span.kind attribute is used. A Stamp that s points to is used, a new one is
+// made where it points to none.
 func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if s.Kind == KindUnspecified {
 		s.Kind = a.kind
@@ -408,7 +426,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	}
 	s.Flags |= a.flags
 	s.Threshold = a.threshold
-	if a.stamp != (Stamp{}) {
+	switch {
+	case a.stamp == (Stamp{}):
+		s.Stamp = nil
+	case s.Stamp != nil:
+		*s.Stamp = a.stamp
+	default:
 		stamp := a.stamp
 		s.Stamp = &stamp
 	}
@@ -834,6 +857,13 @@ type Interner struct {
 // NewCache returns a view of the interner for one goroutine, which takes the
 // lock only for what it has not met yet.
 func (in *Interner) NewCache() *Cache { return &Cache{in: in} }
+
+// Len returns the number of descriptions.
+func (in *Interner) Len() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.descs)
+}
 
 // Cache is one goroutine's view of an [Interner].
 type Cache struct {

@@ -238,6 +238,10 @@ func TestOutcome(t *testing.T) {
 		{[]any{"error.type", "context.deadlineExceededError"}, true, OutcomeTimedOut},
 		{[]any{"error.type", "504"}, true, OutcomeTimedOut},
 		{[]any{"error.type", "*errors.canceled"}, true, OutcomeCancelled},
+		// Go's errors for a context that ended; the type of the one is *errors.errorString.
+		{[]any{"error.type", "*errors.errorString", "otel.status_description", "context canceled"}, true, OutcomeCancelled},
+		{[]any{"otel.status_description", "read: context deadline exceeded"}, true, OutcomeTimedOut},
+		{[]any{"otel.status_description", "a deadline for the timeout of canceled orders"}, true, OutcomeFailed},
 		{[]any{"error.type", "500"}, false, OutcomeFailed},
 		{[]any{"error", true}, false, OutcomeFailed},
 		{[]any{"error", "true"}, false, OutcomeFailed},

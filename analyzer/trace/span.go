@@ -154,6 +154,7 @@ type Span struct {
 	Kind      Kind
 	Outcome   Outcome
 	Flags     Flags
+	Ref       int32 // by which whoever made the span knows it; kept, and of no meaning here
 }
 
 // End returns Start+Duration in Unix ns.

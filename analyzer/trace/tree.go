@@ -376,7 +376,7 @@ type pending struct {
 
 // Build makes the call tree of the request that enters trace t at span entry.
 // A CLIENT span and the SERVER spans right under it are one call; so are a
-// CLIENT span and its attempts, see isAttempt. INTERNAL and unmeasured spans are transparent: what they
+// CLIENT span and its attempts, see [Trace.IsAttempt]. INTERNAL and unmeasured spans are transparent: what they
 // called belongs to the call they worked for. An entry that is unmeasured has
 // no tree: Calls is empty.
 func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
@@ -421,7 +421,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	case at.client && t.isHalf(at.span):
 		tr.push(at.span, pending{owner: at.owner, shift: at.shift + tr.Calls[at.owner].Shift})
 		return
-	case at.client && (t.isAttempt(at.span) || t.isPart(at.span)):
+	case at.client && (t.IsAttempt(at.span) || t.isPart(at.span)):
 		tr.push(at.span, at)
 		return
 	case s.Kind == KindProducer, s.Kind == KindConsumer, s.Is(FlagFollowsFrom):
@@ -478,14 +478,14 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	}
 }
 
-// isAttempt tells whether a span is one try of the logical call that its parent
+// IsAttempt tells whether a span is one try of the logical call that its parent
 // reports: a CLIENT or INTERNAL span for the same operation right under a CLIENT
 // span of the same service, as gRPC makes them. A CLIENT span for another
 // operation is a call of its own, such as those of a database library.
 //
 //	Sent.m    |--------------------------|
 //	Attempt.m |-----| |-----|  |---------|
-func (t *Trace) isAttempt(child int32) bool {
+func (t *Trace) IsAttempt(child int32) bool {
 	p, c := &t.Spans[t.Parent[child]], &t.Spans[child]
 	return p.Kind == KindClient && (c.Kind == KindClient || c.Kind == KindInternal) && !c.Is(FlagFollowsFrom) &&
 		p.Desc.Service == c.Desc.Service && p.Desc.Operation == c.Desc.Operation
@@ -524,7 +524,7 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 				}
 			case t.Spans[c].Is(FlagUnmeasured):
 				tr.stack = append(tr.stack, pending{span: c})
-			case t.isAttempt(c):
+			case t.IsAttempt(c):
 				attempts++
 				longest = max(longest, t.Spans[c].Duration)
 				tr.stack = append(tr.stack, pending{span: c})

@@ -37,6 +37,11 @@ calls in sequence and the caller's own time never exceed the caller's budget. Us
 it for objectives and alerts, and as timeout where deadlines are not passed on.
 TIMEOUT is what to configure in clients that pass the remaining deadline on.
 
+REPLAY says what the requests that were read would have gone through: today, with a
+deadline alone, with BUDGET and with TIMEOUT, each request under numbers that other
+requests made (docs/replay.md). --degradable names hops that callers can do without,
+--incident makes a hop slow, --replay shows everything it compares with.
+
 A hop is named by its id (0.2) or by a glob on "callee operation".
 
 FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
@@ -48,6 +53,7 @@ names was found.`
 const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
+  budgetctl analyze testdata/orders --budget 800ms --replay --incident 'risk*=slow 400ms..4s @10%'
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
@@ -58,7 +64,8 @@ type analyzeFlags struct {
 	reserve, strategy, percentile, quantum    string
 	outputs                                   []string
 	failOn                                    []string
-	noColor, ascii, strict                    bool
+	noColor, ascii, strict, replay            bool
+	degradable, incidents                     []string
 	config                                    analyzer.Config
 	source                                    source.Options
 	maxBytes                                  byteSize
@@ -91,6 +98,10 @@ func newAnalyze() *cobra.Command {
 	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(), "how to share: p99prop (by P99), equal, p50spread (median first, then by what varies) or eqq (one quantile for all)")
 	flags.StringVar(&f.percentile, "percentile", "99", "percentile for weights and verdicts, for example 99.9")
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
+	flags.StringArrayVar(&f.degradable, "degradable", nil, "hop that callers can do without: replayed as if they went on at its timeout (repeatable)")
+	flags.StringArrayVar(&f.incidents, "incident", nil,
+		"replay a what-if too: 'hop=slow 400ms..4s @10%' makes a hop take that much longer in 10% of its requests (repeatable)")
+	flags.BoolVar(&f.replay, "replay", false, "show the replay in full; with -o csv, the replay instead of the hops")
 	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
 		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
@@ -122,7 +133,7 @@ func (f *analyzeFlags) parse() error {
 		return err == nil
 	}
 	c := &f.config
-	c.Endpoints, c.Strategy = f.endpoints, f.strategy
+	c.Endpoints, c.Strategy, c.Degradable = f.endpoints, f.strategy, f.degradable
 	for _, s := range f.budgets {
 		b, err := analyzer.ParseEndpointBudget(s)
 		if check("budget", err) {
@@ -139,6 +150,12 @@ func (f *analyzeFlags) parse() error {
 			if check(list.flag, err) {
 				*list.to = append(*list.to, h)
 			}
+		}
+	}
+	for _, s := range f.incidents {
+		i, err := analyzer.ParseIncident(s)
+		if check("incident", err) {
+			c.Incidents = append(c.Incidents, i)
 		}
 	}
 	var err error
@@ -298,7 +315,7 @@ func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) bool {
 }
 
 func (f *analyzeFlags) write(stdout io.Writer, rep *analyzer.Report, o output) error {
-	opts := report.Options{ASCII: f.ascii}
+	opts := report.Options{ASCII: f.ascii, Replay: f.replay}
 	if o.file == "" {
 		opts.Width, opts.Color = terminal(stdout)
 		opts.Color = opts.Color && !f.noColor

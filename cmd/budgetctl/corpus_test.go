@@ -108,9 +108,70 @@ func TestHotel(t *testing.T) {
 	near("false cuts of TIMEOUT %", 100*e.Replay.TimeoutFalseCut, 0.2, 0.5)
 	near("worst case", float64(e.WorstCase.V)/ms, 343, 4)
 	near("smallest plan", float64(e.MinBudget)/ms, 31, 2)
-	near("budget for 1 %", float64(e.Replay.BudgetForFalseCut[0].Budget.V)/ms, 256, 256*0.05)
+	near("budget for 1 %", float64(budgetFor(&e, 0.01).Budget.V)/ms, 256, 256*0.05)
+	hard, passed := effect(t, e.Replay.Policies, "budget", "p99prop"), effect(t, e.Replay.Policies, "timeout", "p99prop")
+	near("false cuts of BUDGET % in the replay", 100*hard.FalseCut, 2.45, 0.25)
+	near("false cuts of TIMEOUT % in the replay", 100*passed.FalseCut, 0.2, 0.1)
+	near("false cuts of equal %", 100*effect(t, e.Replay.Policies, "budget", "equal").FalseCut, 7.7, 2)
 	if e.OrderPairs != 4 || e.OrderSure != 4 {
 		t.Errorf("order sure in %d of %d pairs, want 4 of 4", e.OrderSure, e.OrderPairs)
+	}
+}
+
+// budgetFor returns the smallest budget for a rate of false cuts.
+func budgetFor(e *analyzer.Endpoint, ratio float64) analyzer.BudgetFor {
+	for _, b := range e.Replay.BudgetForFalseCut {
+		if b.Ratio == ratio {
+			return b
+		}
+	}
+	return analyzer.BudgetFor{}
+}
+
+// effect returns the row of a policy.
+func effect(t *testing.T, policies []analyzer.PolicyEffect, policy, strategy string) analyzer.PolicyEffect {
+	t.Helper()
+	i := slices.IndexFunc(policies, func(p analyzer.PolicyEffect) bool { return p.Policy == policy && p.Strategy == strategy })
+	if i < 0 {
+		t.Fatalf("no %s %s in %+v", policy, strategy, policies)
+	}
+	return policies[i]
+}
+
+// TestHotelIncident compares with what was worked out independently of an inner
+// hop that takes half a second to three seconds longer in every tenth request:
+// most of the waste goes by a deadline, most of the rest by either number.
+func TestHotelIncident(t *testing.T) {
+	r := reportOf(t, corpus(t, "tw-hotel-load150.jaeger.json"), "--budget", "174ms", "--incident", "geo*=slow 500ms..3s @10%")
+	policies := r.Endpoints[0].Replay.Incidents[0].Policies
+	today, deadline := effect(t, policies, "today", ""), effect(t, policies, "deadline", "")
+	hard, passed := effect(t, policies, "budget", "p99prop"), effect(t, policies, "timeout", "p99prop")
+	if today.Miss < 0.08 || today.Miss > 0.13 || today.Wasted < 400e6 || today.Wasted > 700e6 {
+		t.Errorf("today %.3f miss, %d ns are wasted a request", today.Miss, today.Wasted)
+	}
+	if deadline.Wasted > today.Wasted/6 || passed.Wasted > deadline.Wasted/3 || hard.Wasted > passed.Wasted {
+		t.Errorf("wasted %d today, %d with a deadline, %d with TIMEOUT, %d with BUDGET",
+			today.Wasted, deadline.Wasted, passed.Wasted, hard.Wasted)
+	}
+	if passed.FalseCut > 0.004 || hard.FalseCut < 0.02 || hard.FalseCut > 0.06 {
+		t.Errorf("TIMEOUT cuts %.4f of good requests, BUDGET %.4f", passed.FalseCut, hard.FalseCut)
+	}
+}
+
+// TestOnlyDegradableHopsLowerTheMissRate: a caller that goes on without its
+// slowest hop meets a budget that it misses otherwise.
+func TestOnlyDegradableHopsLowerTheMissRate(t *testing.T) {
+	plain := reportOf(t, "testdata/orders", "--budget", "150ms").Endpoints[0].Replay
+	giveUp := reportOf(t, "testdata/orders", "--budget", "150ms", "--degradable", "risk*").Endpoints[0].Replay
+	today := effect(t, plain.Policies, "today", "")
+	for _, p := range plain.Policies {
+		if p.Miss != today.Miss || p.Degraded != 0 {
+			t.Errorf("%s %s: %v miss and %v degraded, today %v", p.Policy, p.Strategy, p.Miss, p.Degraded, today.Miss)
+		}
+	}
+	hard := effect(t, giveUp.Policies, "budget", "p99prop")
+	if hard.Miss > 0.7*today.Miss || hard.Degraded == 0 || hard.FalseCut >= plain.BudgetFalseCut {
+		t.Errorf("with a degradable hop %+v, today %+v", hard, today)
 	}
 }
 
@@ -427,10 +488,10 @@ func TestBudgetForFewCutsHolds(t *testing.T) {
 	for _, story := range []string{"testdata/nested", "testdata/tiny", "testdata/dag", "testdata/optional"} {
 		for _, budget := range []string{"20ms", "48ms", "100ms"} {
 			e := reportOf(t, story, "--budget", budget).Endpoints[0]
-			if e.Replay == nil || !e.Replay.BudgetForFalseCut[0].Budget.Known {
+			if e.Replay == nil || !budgetFor(&e, 0.01).Budget.Known {
 				continue
 			}
-			enough := time.Duration(e.Replay.BudgetForFalseCut[0].Budget.V)
+			enough := time.Duration(budgetFor(&e, 0.01).Budget.V)
 			for _, factor := range []float64{1, 1.1, 2} {
 				at := time.Duration(float64(enough) * factor).Round(100 * time.Microsecond)
 				again := reportOf(t, story, "--budget", at.String()).Endpoints[0]

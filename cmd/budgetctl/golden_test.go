@@ -122,10 +122,12 @@ func TestStories(t *testing.T) {
 		"orders-caps":       "analyze testdata/orders --budget 800ms --cap 'auth*=5%' --floor 'risk*=200ms' --reserve 20ms",
 		"orders-now": "analyze testdata/orders --budget 800ms --current auth=40ms --current inventory=200ms" +
 			" --current coupon=160ms --current risk=240ms --current persist=160ms",
-		"orders-endpoint": "analyze testdata/orders --endpoint 'risk *'",
-		"dag-100ms":       "analyze testdata/dag --budget 100ms",
-		"tiny-50ms":       "analyze testdata/tiny --budget 50ms --ascii",
-		"steps":           "analyze testdata/no-kinds --steps",
+		"orders-replay":     "analyze testdata/orders --budget 800ms --replay --degradable 'coupon*' --incident 'risk*=slow 400ms..4s @10%'",
+		"orders-replay-csv": "analyze testdata/orders --budget 800ms --replay -o csv --incident 'risk*=slow 400ms..4s @10%'",
+		"orders-endpoint":   "analyze testdata/orders --endpoint 'risk *'",
+		"dag-100ms":         "analyze testdata/dag --budget 100ms",
+		"tiny-50ms":         "analyze testdata/tiny --budget 50ms --ascii",
+		"steps":             "analyze testdata/no-kinds --steps",
 	}
 	for name, line := range flags {
 		t.Run(name, func(t *testing.T) { golden(t, name, budgetctl(t, "", words(line)...)) })
@@ -177,6 +179,13 @@ func TestErrors(t *testing.T) {
 		{name: "cap of the endpoint", args: []string{"analyze", orders, "--cap", "0=1s"}, code: exitUsage, stderr: []string{"--cap", "--budget"}},
 		{name: "cap of a hop without budget", args: []string{"analyze", "testdata/dag", "--cap", "g G=1s"}, code: exitUsage, stderr: []string{"nobody waits"}},
 		{name: "id in two endpoints", args: []string{"analyze", orders, "testdata/dag", "--cap", "0.1=1s"}, code: exitUsage, stderr: []string{"0.1", "2 endpoints", "--endpoint"}},
+		{name: "bad incident", args: []string{"analyze", orders, "--incident", "risk*=400ms"}, code: exitUsage, stderr: []string{"--incident", "slow 400ms..4s @10%"}},
+		{name: "incident of nothing", args: []string{"analyze", orders, "--incident", "risk*=slow 4s..5s @0%"}, code: exitUsage, stderr: []string{"risk*", "more than 0 %"}},
+		{name: "incident backwards", args: []string{"analyze", orders, "--incident", "risk*=slow 4s..1s @1%"}, code: exitUsage, stderr: []string{"risk*", "4s..1s"}},
+		{name: "incident at no hop", args: []string{"analyze", orders, "--incident", "nobody=slow 1s..4s @1%"}, code: exitUsage, stderr: []string{`"nobody"`, "0.1"}},
+		{name: "degradable endpoint", args: []string{"analyze", orders, "--degradable", "0"}, code: exitUsage, stderr: []string{"--degradable", "endpoint itself"}},
+		{name: "degradable nobody", args: []string{"analyze", orders, "--degradable", "nobody"}, code: exitUsage, stderr: []string{`"nobody"`}},
+		{name: "degradable async", args: []string{"analyze", "testdata/dag", "--degradable", "g G"}, code: exitUsage, stderr: []string{"--degradable", "nobody waits"}},
 		{name: "quantum over the budget", args: []string{"analyze", orders, "--budget", "1s", "--quantum", "2s"}, code: exitUsage, stderr: []string{"--quantum"}},
 		{name: "missing file beside a good one", args: []string{"analyze", "nowhere.json", orders}, code: exitFailed, stderr: []string{"nowhere.json"}, stdout: true},
 		{name: "zero workers", args: []string{"analyze", orders, "--workers", "0"}, code: exitUsage, stderr: []string{"--workers"}},
@@ -340,7 +349,7 @@ func TestReportsObeyTheSchema(t *testing.T) {
 	for _, story := range stories {
 		for _, flags := range [][]string{nil, {"--budget", "1ms"}, {"--budget", "800ms", "--percentile", "97.5", "--steps"}} {
 			if strings.HasPrefix(story, "testdata/orders/") {
-				flags = append(flags, "--current", "*persist=1s")
+				flags = append(flags, "--current", "*persist=1s", "--degradable", "coupon*", "--incident", "risk*=slow 1s..2s @5%")
 			}
 			code, stdout, stderr := outcome(t, "", append([]string{"analyze", "-o", "json", story}, flags...)...)
 			if code != exitOK {

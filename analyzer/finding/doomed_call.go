@@ -1,0 +1,52 @@
+package finding
+
+import (
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var doomedCall = Rule{
+	Name: "doomed-call", Severity: Error, Flag: attr.FlagDoomedCall,
+	Summary: "A call was sent with less time than it is of any use with: better to fail at once, and spare the callee the work.",
+	Formula: "0 < remaining.start < floor. The floor is the plan's, or that of `--floor`; without either it is the hop's own P50, " +
+		"and calls that were answered in time are not counted. The amount is what was missing.",
+	Tolerance: "None where the floor was set. A P50 is taken from 5 good calls on.",
+	Mistakes: "A hop whose fast and slow calls differ much, as with a cache, has a P50 that says little of one call: set its " +
+		"floor. A call that begins with nothing left is exhausted-at-start. Without budget attributes nothing is found.",
+	text: "sent with up to %s less than the call is of any use with",
+	check: func(r *Request, report func(Finding)) {
+		r.sent(func(i, span int32, left int64) {
+			if l, _ := r.Planned(i); left < l.Floor {
+				report(Finding{Call: i, Span: span, Amount: l.Floor - left})
+			}
+		})
+	},
+	sample: func(r *Request, report func(Finding)) {
+		r.sent(func(i, span int32, left int64) {
+			inTime := r.tree.Calls[i].Outcome == trace.OutcomeOK && r.span(span).Duration <= left
+			report(Finding{Call: i, Span: span, Amount: left, quiet: inTime})
+		})
+	},
+	settle: func(seen []sample, floor Floor) (found []sample, missing int64) {
+		for _, s := range seen {
+			if s.amount < floor.Time && (floor.Set || !s.quiet) {
+				found = append(found, s)
+				missing = max(missing, floor.Time-s.amount)
+			}
+		}
+		return found, missing
+	},
+}
+
+// sent calls visit for every call to another process that was sent with some
+// time left, with the span that says how much, ns.
+func (r *Request) sent(visit func(call, span int32, left int64)) {
+	r.waited(func(i int32, c *trace.Call) {
+		if c.Parent < 0 || c.Kind != trace.CallRPC {
+			return
+		}
+		if ns, span, known := r.leftOf(c); known && ns > 0 {
+			visit(i, span, ns)
+		}
+	})
+}

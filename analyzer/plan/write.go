@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// header explains the file to whoever finds it. What is written by hand into the
+// rest survives; comments do not.
+const header = `# A latency-budget plan: what every hop of an endpoint may take. Edit it by hand,
+# keep it under version control; docs/plan.md of latencybudget explains each key.
+#
+#   share    BUDGET: hops in sequence and the reserve never exceed the caller's share.
+#            For objectives and alerts, and as timeout where no deadline is passed on.
+#   cap      TIMEOUT: what to configure in clients that pass the deadline on.
+#   floor    least time with which a call is worth sending
+#   reserve  kept for own work;  tail: the part of it that comes after the last call
+#   after    siblings that end before the hop starts; others may run beside it
+#   gate     what ` + "`budgetctl check`" + ` fails on besides the hops: a limit, or off
+#
+`
+
+// Write writes a plan that Read reads back as it is. The same plan gives the same
+// bytes. A plan with errors is not written: they are returned, as [Errors].
+func Write(w io.Writer, p *Plan) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	b.WriteString(header)
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(p); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	if err := e.Close(); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

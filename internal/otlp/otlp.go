@@ -1,0 +1,140 @@
+// Package otlp turns spans of pdata, as the Collector holds them, into those of
+// package trace. It is the one place that knows both.
+package otlp
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// maxDescriptions is the number of descriptions after which a Reader forgets
+// those it has met: a Collector runs for months, and some services put ids into
+// the names of their spans.
+const maxDescriptions = 1 << 14
+
+// Reader turns spans into those of the analysis. It keeps its buffers between
+// batches, and the texts that it has met, up to a bound. The zero value is ready.
+// It is for one goroutine.
+type Reader struct {
+	interner          *trace.Interner
+	cache             *trace.Cache
+	attrs, res, scope trace.Attributes
+	text              []byte
+	stamps            []trace.Stamp
+}
+
+// Reset gives up the spans that were read, for the next batch. Descriptions of
+// equal content are one as long as Reset is not called.
+func (r *Reader) Reset() {
+	if r.interner == nil || r.interner.Len() > maxDescriptions {
+		r.interner = new(trace.Interner)
+		r.cache = r.interner.NewCache()
+	}
+	r.stamps = r.stamps[:0]
+}
+
+// Read calls visit for every span that has a trace id and a span id, with the
+// span that it was made from. What visit gets is valid until it returns, but for
+// Desc and Stamp, which are valid until Reset.
+func (r *Reader) Read(traces ptrace.Traces, visit func(s *trace.Span, from ptrace.Span)) {
+	if r.interner == nil {
+		r.Reset()
+	}
+	var span trace.Span
+	for _, resource := range traces.ResourceSpans().All() {
+		r.res.Reset()
+		r.setAll(&r.res, resource.Resource().Attributes())
+		res := r.res.Resource(r.cache)
+		for _, scope := range resource.ScopeSpans().All() {
+			r.scope.Reset()
+			r.setAll(&r.scope, scope.Scope().Attributes())
+			for _, s := range scope.Spans().All() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+					continue
+				}
+				r.span(&span, s, res)
+				if r.scope.TailSampled() {
+					span.Flags |= trace.FlagTailSampled
+				}
+				visit(&span, s)
+			}
+		}
+	}
+}
+
+func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
+	*out = trace.Span{
+		TraceID:  trace.TraceID(s.TraceID()),
+		ID:       trace.SpanID(s.SpanID()),
+		Parent:   trace.SpanID(s.ParentSpanID()),
+		Start:    int64(s.StartTimestamp()),
+		Duration: int64(s.EndTimestamp()) - int64(s.StartTimestamp()),
+	}
+	if s.StartTimestamp() == 0 || s.EndTimestamp() == 0 {
+		out.Start, out.Duration = max(out.Start, int64(s.EndTimestamp())), 0
+		out.Flags |= trace.FlagUnmeasured
+	}
+	if k := s.Kind(); k >= 0 && k <= ptrace.SpanKindConsumer {
+		out.Kind = trace.Kind(k)
+	}
+	r.attrs.Reset()
+	r.setText(&r.attrs, trace.AttrSpanName, s.Name())
+	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
+	r.setAll(&r.attrs, s.Attributes())
+	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
+	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
+	follow(out, s.Links())
+	// An array that grows leaves those behind that spans already point to.
+	n := len(r.stamps)
+	r.stamps = append(r.stamps, trace.Stamp{})
+	out.Stamp = &r.stamps[n]
+	r.attrs.Describe(out, res, r.cache)
+	if out.Stamp == nil {
+		r.stamps = r.stamps[:n]
+	}
+}
+
+// follow looks for the parent among the links of a span: a link to a span of
+// the same trace says that the linked span does not wait.
+func follow(s *trace.Span, links ptrace.SpanLinkSlice) {
+	root := s.Parent.IsZero()
+	for _, l := range links.All() {
+		to := trace.SpanID(l.SpanID())
+		if trace.TraceID(l.TraceID()) != s.TraceID || to.IsZero() || to == s.ID {
+			continue
+		}
+		if root && s.Parent.IsZero() {
+			s.Parent = to
+		}
+		if to == s.Parent {
+			s.Flags |= trace.FlagFollowsFrom
+		}
+	}
+}
+
+func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
+	for name, value := range from.All() {
+		r.text = append(r.text[:0], name...)
+		key, wanted := attrs.See(r.text)
+		if !wanted {
+			continue
+		}
+		switch value.Type() {
+		case pcommon.ValueTypeStr:
+			r.setText(attrs, key, value.Str())
+		case pcommon.ValueTypeInt:
+			attrs.SetInt(key, value.Int())
+		case pcommon.ValueTypeDouble:
+			attrs.SetFloat(key, value.Double())
+		case pcommon.ValueTypeBool:
+			attrs.SetBool(key, value.Bool())
+		}
+	}
+}
+
+func (r *Reader) setText(attrs *trace.Attributes, key trace.AttrKey, text string) {
+	r.text = append(r.text[:0], text...)
+	attrs.SetString(key, r.text)
+}

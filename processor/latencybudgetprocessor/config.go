@@ -1,0 +1,99 @@
+package latencybudgetprocessor
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/confmap"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+)
+
+var (
+	_ component.Config  = (*Config)(nil)
+	_ confmap.Validator = (*Config)(nil)
+)
+
+// Config is the configuration of the processor.
+type Config struct {
+	// UtilizationThreshold is the share of its budget that a span may use before it
+	// is flagged. Default 0.8; above 0.
+	UtilizationThreshold float64 `mapstructure:"utilization_threshold"`
+	// ResetTolerance is how much later than what was left a deadline may lie before
+	// it counts as extended.
+	ResetTolerance ResetTolerance `mapstructure:"reset_tolerance"`
+	// MaxClockSkew is how far the clocks of two hosts may be apart, where a deadline
+	// was sent as a point in time. Default 50ms.
+	MaxClockSkew time.Duration `mapstructure:"max_clock_skew"`
+	// FlaggedEvent adds an event to each flagged span, for backends that show events
+	// better than attributes. Default false.
+	FlaggedEvent bool `mapstructure:"flagged_event"`
+	// MaxHops is the number of different hops, as caller, callee and operation, that
+	// are named; spans of all others are named _other. Default 1000.
+	MaxHops int `mapstructure:"max_hops"`
+}
+
+// ResetTolerance is an allowance of time: the larger of its two parts.
+type ResetTolerance struct {
+	// Absolute is a time. Default 5ms.
+	Absolute time.Duration `mapstructure:"absolute"`
+	// Fraction is a share of what was left. Default 0.04, because some gRPC
+	// libraries send up to 3 % more on purpose.
+	Fraction float64 `mapstructure:"fraction"`
+}
+
+func createDefaultConfig() component.Config {
+	d := finding.Defaults
+	return &Config{
+		UtilizationThreshold: d.Utilization,
+		ResetTolerance:       ResetTolerance{Absolute: time.Duration(d.ResetFloor), Fraction: d.ResetShare},
+		MaxClockSkew:         time.Duration(d.MaxSkew),
+		MaxHops:              1000,
+	}
+}
+
+// Validate tells what is wrong with the configuration, and which values are valid.
+func (c *Config) Validate() error {
+	var errs []error
+	if !(c.UtilizationThreshold > 0) || math.IsInf(c.UtilizationThreshold, 0) {
+		errs = append(errs, fmt.Errorf("utilization_threshold must be a number above 0, such as 0.8 (got %v)", c.UtilizationThreshold))
+	}
+	if f := c.ResetTolerance.Fraction; !(f >= 0 && f < 1) {
+		errs = append(errs, fmt.Errorf("reset_tolerance: fraction must be at least 0 and less than 1, such as 0.04 (got %v)", f))
+	}
+	errs = append(errs,
+		validDuration("reset_tolerance: absolute", c.ResetTolerance.Absolute, "5ms"),
+		validDuration("max_clock_skew", c.MaxClockSkew, "50ms"))
+	if c.MaxHops < 1 || c.MaxHops > mostHops {
+		errs = append(errs, fmt.Errorf("max_hops must be from 1 to %d (got %d)", mostHops, c.MaxHops))
+	}
+	return errors.Join(errs...)
+}
+
+// mostHops bounds max_hops, and with it the memory that names take.
+const mostHops = 100_000
+
+// validDuration refuses what is negative, more than an hour, or was written
+// without a unit, which makes nanoseconds of it.
+func validDuration(name string, d time.Duration, example string) error {
+	switch {
+	case d < 0 || d > time.Hour:
+		return fmt.Errorf("%s must be from 0s to 1h, such as %s (got %v)", name, example, d)
+	case d > 0 && d < time.Millisecond:
+		return fmt.Errorf("%s must be 0s or at least 1ms, such as %s (got %v): a number without a unit counts nanoseconds", name, example, d)
+	}
+	return nil
+}
+
+// settings are those of the rules.
+func (c *Config) settings() finding.Settings {
+	s := finding.Defaults
+	s.Utilization = c.UtilizationThreshold
+	s.ResetFloor = int64(c.ResetTolerance.Absolute)
+	s.ResetShare = c.ResetTolerance.Fraction
+	s.MaxSkew = int64(c.MaxClockSkew)
+	return s
+}

@@ -1,0 +1,43 @@
+package latencybudgetprocessor
+
+import "sync"
+
+// hop is how a call is named on its spans. An empty part is not known.
+type hop struct{ caller, callee, operation string }
+
+// otherHop stands for all hops beyond the bound.
+var otherHop = hop{"_other", "_other", "_other"}
+
+// hopNames bounds the number of hops that are named: the names become labels of
+// metrics, and a service that puts ids into its operations must not fill a
+// database with series. The first come, first served.
+type hopNames struct {
+	max   int
+	mu    sync.RWMutex
+	known map[hop]struct{}
+}
+
+func newHopNames(most int) *hopNames {
+	return &hopNames{max: most, known: make(map[hop]struct{})}
+}
+
+// admit returns h, or the hop that stands for all others.
+func (n *hopNames) admit(h hop) hop {
+	n.mu.RLock()
+	_, known := n.known[h]
+	full := len(n.known) >= n.max
+	n.mu.RUnlock()
+	switch {
+	case known:
+		return h
+	case full:
+		return otherHop
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.known[h]; !known && len(n.known) >= n.max {
+		return otherHop
+	}
+	n.known[h] = struct{}{}
+	return h
+}

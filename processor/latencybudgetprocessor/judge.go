@@ -1,0 +1,230 @@
+package latencybudgetprocessor
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/internal/otlp"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+// judge judges one batch after the other. Its buffers are reused; it is for one
+// goroutine.
+type judge struct {
+	config *Config
+	names  *hopNames
+	counts counts
+
+	// The batch.
+	reader otlp.Reader
+	spans  []trace.Span  // Ref is the index into from
+	from   []ptrace.Span // what they were made from
+	of     []int32       // number of the trace, by span
+	number map[trace.TraceID]int32
+	traces []group
+	order  []int32 // spans of the traces that are judged, by trace
+
+	// The trace, and the request in it, that is being judged.
+	members []trace.Span
+	trace   trace.Trace
+	tree    trace.Tree
+	paths   *trace.Paths
+	request finding.Request
+	hops    []named  // by path
+	flags   []uint32 // by span: the rules that flag it
+	after   []int64  // by span: how long it worked after its deadline, ns
+	own     []int32  // by span: the call it is a half of, plus 1; 0: of none
+	stack   []visit
+	rule    int // that reports
+	report  func(finding.Finding)
+	merged  []string
+}
+
+// group is the spans of one trace in a batch.
+type group struct {
+	first, count int32 // in order
+	judged       bool  // something in it says what time was left, or that it was up
+}
+
+// visit is a span that is still to be visited, and the call that it is part of.
+type visit struct{ span, call int32 }
+
+// named is a hop with the name that it has on spans.
+type named struct{ hop, as hop }
+
+// maxPaths is the number of places in call trees after which a judge forgets those
+// it has met.
+const maxPaths = 1 << 14
+
+func newJudge(config *Config, names *hopNames) *judge {
+	j := &judge{
+		config: config, names: names,
+		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
+	}
+	j.request.Settings = config.settings()
+	j.report = func(f finding.Finding) {
+		j.flags[f.Span] |= 1 << j.rule
+		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
+			j.after[f.Span] = f.Amount
+		}
+	}
+	return j
+}
+
+// judge sets the attributes of the spans of a batch, and returns what it did.
+func (j *judge) judge(traces ptrace.Traces) counts {
+	j.counts = counts{}
+	j.read(traces)
+	j.group()
+	for i := range j.traces {
+		if g := &j.traces[i]; g.judged {
+			j.judgeTrace(j.order[g.first : g.first+g.count])
+		} else {
+			j.counts.unjudged[reasonNoBudget] += int64(g.count)
+		}
+	}
+	// Nothing of the batch is kept alive until the next one comes.
+	clear(j.from)
+	return j.counts
+}
+
+// read fills spans and counts them by trace.
+func (j *judge) read(traces ptrace.Traces) {
+	j.reader.Reset()
+	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
+	clear(j.number)
+	last := int32(-1) // neighbours often belong to one trace
+	j.reader.Read(traces, func(s *trace.Span, from ptrace.Span) {
+		s.Ref = int32(len(j.spans))
+		if last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
+			n, known := j.number[s.TraceID]
+			if !known {
+				n = int32(len(j.traces))
+				j.number[s.TraceID] = n
+				j.traces = append(j.traces, group{})
+			}
+			last = n
+		}
+		j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, last)
+		g := &j.traces[last]
+		g.count++
+		g.judged = g.judged || worthJudging(s)
+	})
+	j.counts.unjudged[reasonNoID] += int64(traces.SpanCount() - len(j.spans))
+}
+
+// worthJudging tells whether a span can give a rule something to look at.
+func worthJudging(s *trace.Span) bool {
+	return s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
+		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
+}
+
+// group orders the spans of the traces that are judged by trace.
+func (j *judge) group() {
+	n := int32(0)
+	for i := range j.traces {
+		if g := &j.traces[i]; g.judged {
+			g.first, n = n, n+g.count
+			g.count = 0
+		}
+	}
+	j.order = slices.Grow(j.order[:0], int(n))[:n]
+	for i, t := range j.of {
+		if g := &j.traces[t]; g.judged {
+			j.order[g.first+g.count] = int32(i)
+			g.count++
+		}
+	}
+}
+
+func (j *judge) judgeTrace(members []int32) {
+	j.members = j.members[:0]
+	for _, i := range members {
+		j.members = append(j.members, j.spans[i])
+	}
+	if j.paths.Len() > maxPaths {
+		j.paths, j.hops = new(trace.Paths), j.hops[:0]
+	}
+	t := &j.trace
+	t.Set(j.members)
+	j.counts.unjudged[reasonNoDuration] += int64(len(members) - len(t.Spans))
+	j.flags = zeroed(j.flags, len(t.Spans))
+	j.after = zeroed(j.after, len(t.Spans))
+	for i, p := range t.Parent {
+		if p < 0 {
+			if p == trace.LostParent {
+				j.counts.parentless++
+			}
+			j.judgeBelow(int32(i), p == trace.LostParent)
+		}
+	}
+}
+
+// judgeBelow judges the request that enters at a topmost span.
+func (j *judge) judgeBelow(entry int32, partial bool) {
+	t := &j.trace
+	if t.Spans[entry].Is(trace.FlagUnmeasured) {
+		// Nothing can be said of it, nor of the whole: what it called stands alone.
+		j.counts.unjudged[reasonNoDuration]++
+		for _, c := range t.Children(entry) {
+			j.judgeBelow(c, true)
+		}
+		return
+	}
+	j.tree.Build(t, entry, j.paths, nil)
+	j.request.Reset(&j.tree, nil)
+	for i, rule := range flagging {
+		j.rule = i
+		rule.Check(&j.request, j.report)
+	}
+	j.writeAll(entry, partial)
+}
+
+// writeAll sets the attributes of all spans at and below entry.
+func (j *judge) writeAll(entry int32, partial bool) {
+	t := &j.trace
+	calls := j.tree.Calls
+	// A span belongs to the call it is a half of, or else to that of its parent.
+	j.own = zeroed(j.own, len(t.Spans))
+	for i := range calls {
+		j.own[calls[i].Span], j.own[calls[i].Callee] = int32(i)+1, int32(i)+1
+	}
+	j.stack = append(j.stack[:0], visit{entry, 0})
+	for len(j.stack) > 0 {
+		at := j.stack[len(j.stack)-1]
+		j.stack = j.stack[:len(j.stack)-1]
+		half := j.own[at.span] > 0
+		if half {
+			at.call = j.own[at.span] - 1
+		}
+		j.write(at, half, partial)
+		for _, c := range t.Children(at.span) {
+			j.stack = append(j.stack, visit{c, at.call})
+		}
+	}
+}
+
+// hopOf names a call.
+func (j *judge) hopOf(call int32) *hop {
+	var h hop
+	h.caller, h.callee, h.operation = j.request.Names(call)
+	path := int(j.tree.Calls[call].Path)
+	if path >= len(j.hops) {
+		j.hops = append(j.hops, make([]named, path+1-len(j.hops))...)
+	}
+	at := &j.hops[path]
+	if at.hop != h || at.as == (hop{}) {
+		at.hop, at.as = h, j.names.admit(h)
+	}
+	return &at.as
+}
+
+// zeroed returns n zeros, in the memory of s where that suffices.
+func zeroed[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}

@@ -1,0 +1,62 @@
+package latencybudgetprocessor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.uber.org/zap"
+
+	"github.com/latencybudget/latencybudget/processor/latencybudgetprocessor/internal/metadata"
+)
+
+// budgetProcessor keeps nothing of the spans that pass it but the names of hops.
+type budgetProcessor struct {
+	config    *Config
+	logger    *zap.Logger
+	telemetry *telemetry
+	names     *hopNames
+	judges    sync.Pool // of *judge: one for each batch in work
+}
+
+func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcessor, error) {
+	builder, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
+	if err != nil {
+		return nil, fmt.Errorf("latency_budget: own metrics: %w", err)
+	}
+	p := &budgetProcessor{
+		config:    config,
+		logger:    set.Logger,
+		telemetry: newTelemetry(builder),
+		names:     newHopNames(config.MaxHops),
+	}
+	p.judges.New = func() any { return newJudge(p.config, p.names) }
+	return p, nil
+}
+
+func (p *budgetProcessor) start(context.Context, component.Host) error { return nil }
+
+func (p *budgetProcessor) shutdown(context.Context) error {
+	p.telemetry.shutdown()
+	return nil
+}
+
+// processTraces judges the spans of a batch where they stand. It never returns an
+// error: what cannot be judged is passed on as it came.
+func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Traces) (ptrace.Traces, error) {
+	if traces.IsReadOnly() {
+		// The Collector copies for processors that change data, such as this one. A
+		// caller that does not must not see its data changed, nor a panic.
+		own := ptrace.NewTraces()
+		traces.CopyTo(own)
+		traces = own
+	}
+	j := p.judges.Get().(*judge)
+	counts := j.judge(traces)
+	p.judges.Put(j)
+	p.telemetry.record(ctx, &counts)
+	return traces, nil
+}

@@ -1,0 +1,254 @@
+package latencybudgetprocessor
+
+import (
+	"context"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+var update = flag.Bool("update", false, "write the golden files, and fail")
+
+// start returns a running processor, which is shut down with the test.
+func start(t testing.TB, config *Config, next consumer.Traces) processor.Traces {
+	t.Helper()
+	p, err := NewFactory().CreateTraces(t.Context(), processortest.NewNopSettings(NewFactory().Type()), config, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func defaults() *Config { return createDefaultConfig().(*Config) }
+
+// run sends traces through a processor and returns what comes out.
+func run(t testing.TB, config *Config, traces ptrace.Traces) ptrace.Traces {
+	t.Helper()
+	sink := new(consumertest.TracesSink)
+	if err := start(t, config, sink).ConsumeTraces(t.Context(), traces); err != nil {
+		t.Fatal(err)
+	}
+	if len(sink.AllTraces()) != 1 {
+		t.Fatalf("%d batches came out, want 1", len(sink.AllTraces()))
+	}
+	return sink.AllTraces()[0]
+}
+
+func TestStories(t *testing.T) {
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name, show(run(t, defaults(), build(t, story))))
+		})
+	}
+	t.Run("flagged event", func(t *testing.T) {
+		config := defaults()
+		config.FlaggedEvent = true
+		golden(t, "flagged_event", show(run(t, config, build(t, stories["reset"]))))
+	})
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "stories", name+".txt")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("%s is written", path)
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// allStories is one batch of every story.
+func allStories(t testing.TB) ptrace.Traces {
+	t.Helper()
+	var all [][]span
+	for _, name := range slices.Sorted(maps.Keys(stories)) {
+		all = append(all, stories[name])
+	}
+	return build(t, all...)
+}
+
+// What one trace gets does not depend on the others of its batch, nor on the
+// order of spans in it.
+func TestTracesOfABatchAreJudgedAlone(t *testing.T) {
+	var want string
+	for i, name := range slices.Sorted(maps.Keys(stories)) {
+		alone := build(t, stories[name])
+		for _, s := range eachSpan(alone) {
+			id := s.TraceID()
+			id[15] = byte(i + 1)
+			s.SetTraceID(id)
+		}
+		want += show(run(t, defaults(), alone))
+	}
+	if diff := cmp.Diff(want, show(run(t, defaults(), allStories(t)))); diff != "" {
+		t.Errorf("in one batch (-alone +together):\n%s", diff)
+	}
+}
+
+// plainJSON is a batch without what the processor may set.
+func plainJSON(t testing.TB, traces ptrace.Traces) string {
+	t.Helper()
+	plain := ptrace.NewTraces()
+	traces.CopyTo(plain)
+	for _, s := range eachSpan(plain) {
+		for _, key := range []string{
+			attr.RemainingStart, attr.RemainingEnd, attr.Utilization, attr.Consumed, attr.Source, attr.Caller, attr.Callee,
+			attr.Operation, attr.Attempt, attr.Partial, attr.WorkAfter, attr.Flags, attr.Reset, attr.PlanRevision, attr.Limit,
+		} {
+			s.Attributes().Remove(key)
+		}
+		attrs := s.Attributes().AsRaw()
+		s.Attributes().Clear()
+		for _, k := range slices.Sorted(maps.Keys(attrs)) {
+			v := s.Attributes().PutEmpty(k)
+			if err := v.FromRaw(attrs[k]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestNothingElseIsChanged(t *testing.T) {
+	in := allStories(t)
+	want := plainJSON(t, in)
+	if diff := cmp.Diff(want, plainJSON(t, run(t, defaults(), in))); diff != "" {
+		t.Errorf("-in +out:\n%s", diff)
+	}
+}
+
+// Figures that a service has stamped are never replaced, whatever they say.
+func TestStampsOfServicesStay(t *testing.T) {
+	stamped := map[string]any{
+		attr.Limit: 3.0, attr.RemainingStart: 2.5, attr.RemainingEnd: 2.25, attr.DeadlineRemaining: 2.75,
+		attr.AnnouncedRemaining: 2.0, attr.AnnouncedFresh: true, attr.Source: attr.SourceHeaderRelative,
+		attr.SourceHeaderName: "x-timeout-budget-ms", attr.Hop: int64(3),
+	}
+	out := eachSpan(run(t, defaults(), build(t, []span{{name: ">edge", start: 0, end: 10, attrs: stamped}})))[0]
+	got := out.Attributes().AsRaw()
+	for key, want := range stamped {
+		if got[key] != want {
+			t.Errorf("%s is %v, was %v", key, got[key], want)
+		}
+	}
+}
+
+// Two tiers of Collectors may both have the processor.
+func TestASecondRunChangesNothing(t *testing.T) {
+	config := defaults()
+	config.FlaggedEvent = true
+	once := show(run(t, config, allStories(t)))
+	if diff := cmp.Diff(once, show(run(t, config, run(t, config, allStories(t))))); diff != "" {
+		t.Errorf("-once +twice:\n%s", diff)
+	}
+}
+
+// The Collector gives a processor that changes data a copy where another pipeline
+// has the same data. The factory says that it does, and even where nobody copies,
+// the data of the others stays as it is.
+func TestSharedDataIsNotChanged(t *testing.T) {
+	sink := new(consumertest.TracesSink)
+	p := start(t, defaults(), sink)
+	if !p.Capabilities().MutatesData {
+		t.Error("the processor does not say that it changes data")
+	}
+	shared := allStories(t)
+	before := show(shared)
+	shared.MarkReadOnly()
+	if err := p.ConsumeTraces(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, show(shared)); diff != "" {
+		t.Errorf("the shared data is changed (-before +after):\n%s", diff)
+	}
+	want := show(run(t, defaults(), allStories(t)))
+	if diff := cmp.Diff(want, show(sink.AllTraces()[0])); diff != "" {
+		t.Errorf("the copy (-of own data +of shared):\n%s", diff)
+	}
+}
+
+// The second tier may see what the first did not.
+func TestPartialIsTakenBackWhereTheWholeTraceIsSeen(t *testing.T) {
+	attrs := with(budget(100), attr.Partial, true)
+	out := eachSpan(run(t, defaults(), build(t, []span{{name: ">edge", start: 0, end: 10, attrs: attrs}})))[0]
+	if v, set := out.Attributes().Get(attr.Partial); set {
+		t.Errorf("%s is %v", attr.Partial, v.AsRaw())
+	}
+}
+
+func TestConcurrentConsumeAndShutdown(t *testing.T) {
+	sink := new(consumertest.TracesSink)
+	p, err := NewFactory().CreateTraces(t.Context(), processortest.NewNopSettings(NewFactory().Type()), defaults(), sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+		t.Fatal(err)
+	}
+	want := show(run(t, defaults(), allStories(t)))
+	const workers, rounds = 4, 25
+	batches := make([]ptrace.Traces, workers*rounds)
+	for i := range batches {
+		batches[i] = allStories(t)
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for _, b := range batches[w*rounds : (w+1)*rounds] {
+				if err := p.ConsumeTraces(context.Background(), b); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	if err := p.Shutdown(t.Context()); err != nil { // while batches are still on their way
+		t.Error(err)
+	}
+	wg.Wait()
+	if len(sink.AllTraces()) != len(batches) {
+		t.Errorf("%d batches came out, want %d", len(sink.AllTraces()), len(batches))
+	}
+	for _, got := range sink.AllTraces() {
+		if diff := cmp.Diff(want, show(got)); diff != "" {
+			t.Fatalf("-alone +beside others:\n%s", diff)
+		}
+	}
+}
