@@ -84,7 +84,7 @@ func measureCosts(n int, miss float64) costs {
 	c.split = timed(func() { Solve(problem, float64(budget), P99Prop{}) })
 	c.optimised = timed(func() {
 		s := Solve(problem, float64(budget), Optimised{})
-		v := CrossValidate(p, Options{}, budget, Optimised{})
+		v := CrossValidate(p, Options{}, budget, Optimised{}, Questions{Ratios: []float64{0.05, 0.01, 0.005, 0.001}})
 		if s.Strategy != "optimised" || v.Folds != folds {
 			panic("not optimised")
 		}

@@ -11,7 +11,7 @@ import (
 // A column is what requests are given up by: one hop, or a group of siblings
 // that run beside each other, whose slot only shrinks where all of them do.
 type peeling struct {
-	*search
+	*optimiser
 	columns [][]int32
 	limited []int32 // hops with a limit that call others
 	dead    []int32 // by row: -1 given up; the number of the try that would give it up; else it is left
@@ -46,9 +46,9 @@ const atOnce = 50
 
 // peel leaves in the solver's base and weight the boxes of the requests that are
 // left at the end, so that filling shares out what remains in proportion.
-func (f *search) peel() {
+func (f *optimiser) peel() {
 	p := &f.peeling
-	p.search = f
+	p.optimiser = f
 	p.begin()
 	for p.left.needed > f.budget*(1+tolerance) {
 		column, count, most := 0, 0, 0.0

@@ -108,8 +108,8 @@ type solver struct {
 	weight []float64
 	box    []float64 // what a strategy wants every hop to have
 
-	search     *search   // made when it is needed
-	paths      []float64 // by hop, see walkPaths
+	optimiser  *optimiser // made when it is needed
+	paths      []float64  // by hop, see walkPaths
 	pathsKnown bool
 	quantiles  []float64 // by hop and level, see tabulate; empty until they are needed
 	sets       []uint64

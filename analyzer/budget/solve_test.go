@@ -332,7 +332,7 @@ func TestStrategyNamed(t *testing.T) {
 			t.Errorf("%s: %v, %v", s.Name(), got, err)
 		}
 	}
-	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop, equal, p50spread or eqq") {
+	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop, equal, p50spread, eqq, optimised or critpath") {
 		t.Errorf("error %v does not name the strategies", err)
 	}
 }

@@ -19,9 +19,9 @@ const strategiesDoc = "../../docs/strategies.md"
 // compared are the strategies in the order of the table.
 var compared = []Strategy{Equal{}, P99Prop{}, P50Spread{}, CriticalPath{}, EqualQuantile{}, Optimised{}}
 
-// outcome is what every strategy does, at one budget, to requests that did not
+// comparison is what every strategy does, at one budget, to requests that did not
 // make it.
-type outcome struct {
+type comparison struct {
 	workload *workload
 	tight    bool
 	budget   int64
@@ -32,12 +32,12 @@ type outcome struct {
 	held     *profile.Rows
 }
 
-// outcomes runs every workload.
-func outcomes(train, held int) []outcome {
-	var all []outcome
+// comparisons runs every workload.
+func comparisons(train, held int) []comparison {
+	var all []comparison
 	for _, w := range workloads() {
 		p := w.profileOf(w.run(train, 1))
-		o := outcome{workload: &w, held: w.run(held, 2)}
+		o := comparison{workload: &w, held: w.run(held, 2)}
 		o.problem = NewProblem(p, Options{})
 		for i := range w.budgets {
 			o.tight, o.budget = i == 0, w.budget(i, o.held)
@@ -45,10 +45,10 @@ func outcomes(train, held int) []outcome {
 			o.violated = make(map[string]float64)
 			for _, s := range compared {
 				split := Solve(o.problem, budget, s)
-				e := o.problem.Replay(o.held, Limits{Budget: budget, Timeouts: split.RawShare})
+				e := o.problem.Replay(o.held, budget, Limits{Timeouts: split.RawShare})
 				o.miss, o.violated[s.Name()] = e.Miss, e.Violated
 				if s == Strategies[0] {
-					o.timeout = o.problem.Replay(o.held, Limits{Budget: budget, Timeouts: split.Cap, Propagate: true}).Violated
+					o.timeout = o.problem.Replay(o.held, budget, Limits{Timeouts: split.Cap, Propagate: true}).Violated
 				}
 			}
 			all = append(all, o)
@@ -57,8 +57,8 @@ func outcomes(train, held int) []outcome {
 	return all
 }
 
-// table is the outcome in Markdown, in percent of the requests.
-func table(all []outcome) string {
+// table is the comparison in Markdown, in percent of the requests.
+func table(all []comparison) string {
 	var b strings.Builder
 	b.WriteString("| workload | budget, ms | over it today |")
 	for _, s := range compared {
@@ -88,7 +88,7 @@ func TestStrategiesOnRequestsThatDidNotMakeThem(t *testing.T) {
 	if testing.Short() {
 		train, held = 10_000, 20_000
 	}
-	all := outcomes(train, held)
+	all := comparisons(train, held)
 	text := table(all)
 	t.Log("\n" + text)
 	for _, o := range all {
@@ -133,20 +133,21 @@ func TestStrategiesOnRequestsThatDidNotMakeThem(t *testing.T) {
 // least is what the best of all splits violates, in requests that it knows, for
 // an endpoint whose first call is followed by others all at once: those share
 // one slot, so that one number is all there is to choose.
-func (o *outcome) least() float64 {
+func (o *comparison) least() float64 {
 	if o.workload.name != "fanout-8" {
 		return 0
 	}
 	budget := float64(o.budget)
 	room := budget - Solve(o.problem, budget, P99Prop{}).Reserve[0]
-	limits := Limits{Budget: budget, Timeouts: make([]float64, len(o.problem.Hops))}
+	limits := Limits{Timeouts: make([]float64, len(o.problem.Hops))}
+	limits.Timeouts[0] = budget
 	least := 1.0
 	for step := 1; step < 200; step++ {
 		limits.Timeouts[1] = room * float64(step) / 200
 		for h := 2; h < len(limits.Timeouts); h++ {
 			limits.Timeouts[h] = room - limits.Timeouts[1]
 		}
-		least = min(least, o.problem.Replay(o.held, limits).Violated)
+		least = min(least, o.problem.Replay(o.held, budget, limits).Violated)
 	}
 	return least
 }

@@ -30,10 +30,10 @@ func (o Optimised) demand(s *solver, budget float64) (Strategy, string) {
 		return orDefault(s, budget,
 			fmt.Sprintf("optimised needs %d independent requests, and these tell as much as %.0f", optimisedFrom, t.effective))
 	}
-	if s.search == nil {
-		s.search = new(search)
+	if s.optimiser == nil {
+		s.optimiser = new(optimiser)
 	}
-	f := s.search
+	f := s.optimiser
 	f.begin(s, budget, o.Waste)
 	f.peel()
 	f.adopt()

@@ -267,7 +267,7 @@ func (s *search) falseCuts(budget, quantum float64) float64 {
 // a tenth and then of a hundredth. The smallest ratio comes first, and the next
 // goes on from its budget. A result is a multiple of its quantum and holds itself.
 func (v *validator) budgetsFor(strategy Strategy, ratios []float64) []BudgetFor {
-	s := search{validator: v, strategy: strategy, known: make(map[[2]float64]float64)}
+	s := search{validator: v, strategy: v.cheaply(strategy), known: make(map[[2]float64]float64)}
 	least := 0.0 // no split of every fold below
 	for f := range v.solvers {
 		least = max(least, v.solvers[f].minimum(minSelfLevel, v.solvers[f].median))

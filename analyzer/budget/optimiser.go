@@ -6,11 +6,11 @@ import (
 	"sort"
 )
 
-// search looks for the shares of a problem that violate the fewest requests of
+// optimiser looks for the shares of a problem that violate the fewest requests of
 // its training. It keeps count of the violated ones while shares change: every
 // column of durations is sorted once, so that a new share touches only the rows
 // between it and the old one, and nothing is allocated on the way.
-type search struct {
+type optimiser struct {
 	s      *solver
 	t      *Training
 	budget float64
@@ -39,7 +39,7 @@ type search struct {
 
 // begin prepares for a budget of the solver's problem: no share violates anything
 // but the budget itself.
-func (f *search) begin(s *solver, budget float64, waste bool) {
+func (f *optimiser) begin(s *solver, budget float64, waste bool) {
 	if f.t != s.p.Training {
 		f.read(s.p.Training)
 		f.work = -1
@@ -65,7 +65,7 @@ func (f *search) begin(s *solver, budget float64, waste bool) {
 }
 
 // read takes over the weights of the training.
-func (f *search) read(t *Training) {
+func (f *optimiser) read(t *Training) {
 	f.t = t
 	rows := len(t.weight)
 	f.weight = slices.Grow(f.weight[:0], rows)[:rows]
@@ -86,7 +86,7 @@ func (f *search) read(t *Training) {
 }
 
 // set changes the share of a hop and the counts with it.
-func (f *search) set(h int32, share float64) {
+func (f *optimiser) set(h int32, share float64) {
 	order, durations := f.t.order(int(h)), f.t.rows.Duration[h]
 	limit := int64(min(share, math.MaxInt64/2))
 	from := f.within[h]
@@ -105,10 +105,10 @@ func (f *search) set(h int32, share float64) {
 }
 
 // ratio is the weighted share of requests that are violated.
-func (f *search) ratio() float64 { return float64(f.violated) / float64(max(f.total, 1)) }
+func (f *optimiser) ratio() float64 { return float64(f.violated) / float64(max(f.total, 1)) }
 
 // now is the score of the shares that are set: the less, the better.
-func (f *search) now() float64 {
+func (f *optimiser) now() float64 {
 	if !f.waste || f.work == 0 {
 		return f.ratio()
 	}
@@ -116,7 +116,7 @@ func (f *search) now() float64 {
 }
 
 // done returns the weighted time of all spans of the training.
-func (f *search) done() float64 {
+func (f *optimiser) done() float64 {
 	sum := 0.0
 	for r, w := range f.weight {
 		if w == 0 {
@@ -133,7 +133,7 @@ func (f *search) done() float64 {
 
 // wasted returns how much of that is done for requests that are violated, each
 // up to its first cut.
-func (f *search) wasted() float64 {
+func (f *optimiser) wasted() float64 {
 	rows, sum := f.t.rows, 0.0
 	for r, w := range f.weight {
 		if w == 0 || f.over[r] == 0 {
@@ -161,7 +161,7 @@ func (f *search) wasted() float64 {
 
 // adopt shares out by the solver's base and weight, and keeps the result if it
 // is the best so far.
-func (f *search) adopt() {
+func (f *optimiser) adopt() {
 	f.trial[0] = f.budget
 	for n := range f.s.p.Hops {
 		if c := f.s.children(n); f.s.planned[n] && len(c.hops) > 0 {
@@ -184,7 +184,7 @@ var polishSteps = [...]float64{0.2, 0.1, 0.05, 0.025, 0.0125}
 const polishSweeps = 4
 
 // polish changes one weight after the other and keeps what lowers the score.
-func (f *search) polish() {
+func (f *optimiser) polish() {
 	s := f.s
 	for _, h := range s.kids {
 		s.base[h], s.weight[h] = 0, f.best[h]
@@ -209,7 +209,7 @@ func (f *search) polish() {
 }
 
 // try multiplies the weight of a hop, and takes it back where that does not help.
-func (f *search) try(h int32, factor float64) bool {
+func (f *optimiser) try(h int32, factor float64) bool {
 	s := f.s
 	parent := s.p.Hops[h].Parent
 	if s.kidsOf[parent+1]-s.kidsOf[parent] < 2 {
@@ -260,7 +260,7 @@ const retreatSteps = 20
 // stays within a standard error and one request of the best: what is gained
 // within that distance is noise, and the default's shares are the steadier. A
 // mix of two splits obeys every constraint that both obey.
-func (f *search) retreat() {
+func (f *optimiser) retreat() {
 	for _, h := range f.s.kids {
 		f.set(h, f.best[h])
 	}
