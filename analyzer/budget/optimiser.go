@@ -159,6 +159,19 @@ func (f *optimiser) wasted() float64 {
 	return sum
 }
 
+// find leaves the best shares that it finds in best, and those of the default in
+// plain.
+func (f *optimiser) find() {
+	f.peel()
+	f.adopt()
+	for _, start := range []Strategy{EqualQuantile{}, P50Spread{}, Strategies[0]} {
+		start.demand(f.s, f.budget)
+		f.adopt()
+	}
+	copy(f.plain, f.trial)
+	f.polish()
+}
+
 // adopt shares out by the solver's base and weight, and keeps the result if it
 // is the best so far.
 func (f *optimiser) adopt() {
@@ -259,7 +272,8 @@ const retreatSteps = 20
 // retreat goes from the best shares as far to those of the default as the score
 // stays within a standard error and one request of the best: what is gained
 // within that distance is noise, and the default's shares are the steadier. A
-// mix of two splits obeys every constraint that both obey.
+// mix of two splits obeys every constraint that both obey. A request that a mix
+// holds by no more than the rounding of its sums counts as violated.
 func (f *optimiser) retreat() {
 	for _, h := range f.s.kids {
 		f.set(h, f.best[h])
@@ -270,7 +284,7 @@ func (f *optimiser) retreat() {
 		part := float64(step) / retreatSteps
 		for _, h := range f.s.kids {
 			f.trial[h] = (1-part)*f.best[h] + part*f.plain[h]
-			f.set(h, f.trial[h])
+			f.set(h, f.trial[h]*(1-saturation))
 		}
 		if f.now() <= limit {
 			copy(f.best, f.trial)

@@ -35,14 +35,7 @@ func (o Optimised) demand(s *solver, budget float64) (Strategy, string) {
 	}
 	f := s.optimiser
 	f.begin(s, budget, o.Waste)
-	f.peel()
-	f.adopt()
-	for _, start := range []Strategy{EqualQuantile{}, P50Spread{}, P99Prop{}} {
-		start.demand(s, budget)
-		f.adopt()
-	}
-	copy(f.plain, f.trial)
-	f.polish()
+	f.find()
 	f.retreat()
 	for _, h := range s.kids {
 		s.base[h], s.weight[h] = f.best[h], f.best[h]
