@@ -64,10 +64,11 @@ func (e *endpoint) replay(o budget.Options, s budget.Strategy, q budget.Question
 	for _, h := range q.Degradable {
 		r.Degradable = append(r.Degradable, e.Hops[h].ID)
 	}
-	for i, trials := range v.Incidents {
+	for i, in := range v.Incidents {
 		from := &q.Incidents[i]
 		r.Incidents = append(r.Incidents, ReplayIncident{
-			Hop: e.Hops[from.Hop].ID, Low: from.Low, High: from.High, Ratio: from.Ratio, Policies: e.effects(trials),
+			Hop: e.Hops[from.Hop].ID, Low: from.Low, High: from.High, Ratio: from.Ratio,
+			Requests: in.Hit, Policies: e.effects(in.Trials),
 		})
 	}
 	e.Replay = r

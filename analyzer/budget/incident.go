@@ -19,9 +19,10 @@ type Incident struct {
 	Ratio float64
 }
 
-// Slow returns the rows as they would have been with the incident. Which
-// requests it hits, and how hard, depends on the hashes of their traces alone.
-func (p *Problem) Slow(rows *profile.Rows, i Incident) *profile.Rows {
+// Slow returns the rows as they would have been with the incident, and how many
+// requests it hit that did not fail. Which, and how hard, depends on the hashes
+// of their traces alone.
+func (p *Problem) Slow(rows *profile.Rows, i Incident) (slowed *profile.Rows, hit int) {
 	n := rows.Len()
 	out := *rows
 	out.Start, out.Duration = make([][]int64, len(rows.Start)), make([][]int64, len(rows.Duration))
@@ -40,6 +41,9 @@ func (p *Problem) Slow(rows *profile.Rows, i Incident) *profile.Rows {
 		if rows.Duration[i.Hop][r] < 0 || fraction(rows.Hash[r], 0) >= i.Ratio {
 			continue
 		}
+		if !rows.FailedAt(0, r) {
+			hit++
+		}
 		s.extra[i.Hop] = math.Round(float64(i.Low) + fraction(rows.Hash[r], 1)*float64(i.High-i.Low))
 		s.run(rows, r, &none)
 		for h := range p.Hops {
@@ -49,7 +53,7 @@ func (p *Problem) Slow(rows *profile.Rows, i Incident) *profile.Rows {
 			}
 		}
 	}
-	return &out
+	return &out, hit
 }
 
 // fraction returns a number from 0 to under 1 that looks random, the same for

@@ -3,6 +3,7 @@ package budget
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,14 +26,14 @@ func TestIncidentMovesWhatWaits(t *testing.T) {
 		{{0, 60}, absent, absent, {5, 50}, {50, 55}, absent, {0, 300}},
 	}
 	p := endpoint(call(1), Hop{Parent: 1}, call(1), call(1, 1, 3), call(1, 4), Hop{Excluded: true})
-	got := p.Slow(requests(recorded...), Incident{Hop: 1, Low: 25, High: 25, Ratio: 1})
+	got, hit := p.Slow(requests(recorded...), Incident{Hop: 1, Low: 25, High: 25, Ratio: 1})
 	want := requests(
 		[]interval{{0, 115}, {10, 65}, {12, 35}, {10, 50}, {70, 85}, {90, 105}, {0, 300}},
 		[]interval{{0, 60}, {5, 35}, {6, 8}, {5, 50}, absent, absent, {0, 300}},
 		recorded[2],
 	)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(want, got); diff != "" || hit != 2 {
+		t.Errorf("%d hit: %s", hit, diff)
 	}
 }
 
@@ -40,7 +41,7 @@ func TestIncidentHitsTheShareThatIsAskedFor(t *testing.T) {
 	p := chain(20_000, 0)
 	problem := NewProblem(p, Options{})
 	incident := Incident{Hop: 3, Low: 4e8, High: 4e9, Ratio: 0.1}
-	slowed := problem.Slow(p.Rows, incident)
+	slowed, said := problem.Slow(p.Rows, incident)
 	with, hit, sum := 0, 0, 0.0
 	for r := range p.Rows.Len() {
 		before := p.Rows.Duration[3][r]
@@ -60,11 +61,11 @@ func TestIncidentHitsTheShareThatIsAskedFor(t *testing.T) {
 			t.Fatalf("request %d is %d slower, its hop %d", r, got, extra)
 		}
 	}
-	if with != 5000 || hit < 430 || hit > 570 || math.Abs(sum/float64(hit)-2.2e9) > 1.5e8 {
+	if with != 5000 || hit != said || hit < 430 || hit > 570 || math.Abs(sum/float64(hit)-2.2e9) > 1.5e8 {
 		t.Errorf("%d of %d calls are slower, by %v in the mean", hit, with, sum/float64(hit))
 	}
-	if diff := cmp.Diff(slowed, problem.Slow(p.Rows, incident)); diff != "" {
-		t.Errorf("the second time: %s", diff)
+	if again, _ := problem.Slow(p.Rows, incident); !reflect.DeepEqual(slowed, again) {
+		t.Error("the second time other requests are hit")
 	}
 }
 
@@ -74,8 +75,21 @@ func TestNothingMovesWithoutCause(t *testing.T) {
 	for range 500 {
 		p := endpoint(call(1), call(1, 1), Hop{Parent: 2}, call(1, 1, 2), Hop{Parent: 4}, Hop{Parent: 4, After: []int{5}})
 		rows := randomRows(rng, len(p.Hops))
-		if diff := cmp.Diff(rows, p.Slow(rows, Incident{Hop: rng.IntN(len(p.Hops)), Ratio: 1})); diff != "" {
-			t.Fatal(diff)
+		incident := Incident{Hop: rng.IntN(len(p.Hops)), Ratio: 1}
+		if got, _ := p.Slow(rows, incident); !reflect.DeepEqual(rows, got) {
+			t.Fatal(cmp.Diff(rows, got))
+		}
+		// And slower by something nothing gets faster or starts earlier.
+		incident.Low, incident.High = 1, 50
+		slowed, _ := p.Slow(rows, incident)
+		for h := range p.Hops {
+			for r := range rows.Len() {
+				if slowed.Duration[h][r] < rows.Duration[h][r] || slowed.Start[h][r] < rows.Start[h][r] ||
+					h == incident.Hop && rows.Duration[h][r] >= 0 && slowed.Duration[h][r] == rows.Duration[h][r] {
+					t.Fatalf("hop %d of request %d ran from %d for %d, with the incident at %d from %d for %d", h, r,
+						rows.Start[h][r], rows.Duration[h][r], incident.Hop, slowed.Start[h][r], slowed.Duration[h][r])
+				}
+			}
 		}
 	}
 }
@@ -116,7 +130,7 @@ func TestTimeoutsSaveWorkInAnIncident(t *testing.T) {
 	p := orders(20_000)
 	incident := Incident{Hop: 4, Low: 4e8, High: 4e9, Ratio: 0.1}
 	v := CrossValidate(p, Options{Quantum: 1e6}, 8e8, P99Prop{}, Questions{Incidents: []Incident{incident}})
-	slow := v.Incidents[0]
+	slow := v.Incidents[0].Trials
 	today, deadline := slow[0], slow[1]
 	shares, caps := Of(slow, PolicyShares, "p99prop"), Of(slow, PolicyCaps, "p99prop")
 	if today.Miss < 0.08 || today.Miss > 0.1 {

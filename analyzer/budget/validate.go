@@ -35,6 +35,12 @@ type Trial struct {
 	Effect
 }
 
+// Effects are the trials with an incident.
+type Effects struct {
+	Hit    int // requests in which the hop was slow
+	Trials []Trial
+}
+
 // Questions are what CrossValidate answers besides the effect of a split.
 type Questions struct {
 	Degradable []int      // hops that do not fail their callers
@@ -57,7 +63,7 @@ type Validation struct {
 	// without a split, then the shares of the strategies to compare with, then
 	// the shares and caps of the split.
 	Trials    []Trial
-	Incidents [][]Trial   // the same with each incident
+	Incidents []Effects   // the same with each incident
 	BudgetFor []BudgetFor // one for each ratio asked for
 }
 
@@ -95,7 +101,8 @@ func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strateg
 	result := Validation{Folds: folds, Trials: v.compare(v.rows, float64(budget), plans)}
 	result.Requests = result.Trials[0].Requests
 	for _, i := range q.Incidents {
-		result.Incidents = append(result.Incidents, v.compare(v.problems[0].Slow(v.rows, i), float64(budget), plans))
+		rows, hit := v.problems[0].Slow(v.rows, i)
+		result.Incidents = append(result.Incidents, Effects{hit, v.compare(rows, float64(budget), plans)})
 	}
 	result.BudgetFor = v.budgetsFor(strategy, q.Ratios)
 	return result
@@ -226,8 +233,8 @@ func (v *validator) compare(rows *profile.Rows, budget float64, plans []plan) []
 	return out
 }
 
-// search finds the smallest budgets for rates of false cuts.
-type search struct {
+// descent finds the smallest budgets for rates of false cuts.
+type descent struct {
 	*validator
 	strategy Strategy
 	plan     plan
@@ -236,27 +243,27 @@ type search struct {
 
 // falseCuts returns the weighted share of requests that are within the budget
 // and would be cut with shares, in steps of the quantum, as timeouts.
-func (s *search) falseCuts(budget, quantum float64) float64 {
+func (d *descent) falseCuts(budget, quantum float64) float64 {
 	key := [2]float64{budget, quantum}
-	if rate, ok := s.known[key]; ok {
+	if rate, ok := d.known[key]; ok {
 		return rate
 	}
-	s.solve(s.strategy, budget, quantum, &s.plan)
+	d.solve(d.strategy, budget, quantum, &d.plan)
 	var replayers [folds]replayer
-	for f, r := range s.shares(&s.plan) {
+	for f, r := range d.shares(&d.plan) {
 		replayers[f].reset(&r)
 	}
 	rate := 0.0
-	if s.total > 0 {
-		rate = s.parts.sum(func(r int) bool {
-			if s.rows.FailedAt(0, r) {
+	if d.total > 0 {
+		rate = d.parts.sum(func(r int) bool {
+			if d.rows.FailedAt(0, r) {
 				return false
 			}
-			o := replayers[s.parts.fold[r]].request(s.rows, r)
+			o := replayers[d.parts.fold[r]].request(d.rows, r)
 			return o.hop >= 0 && o.duration <= budget
-		}) / s.total
+		}) / d.total
 	}
-	s.known[key] = rate
+	d.known[key] = rate
 	return rate
 }
 
@@ -267,7 +274,7 @@ func (s *search) falseCuts(budget, quantum float64) float64 {
 // a tenth and then of a hundredth. The smallest ratio comes first, and the next
 // goes on from its budget. A result is a multiple of its quantum and holds itself.
 func (v *validator) budgetsFor(strategy Strategy, ratios []float64) []BudgetFor {
-	s := search{validator: v, strategy: v.cheaply(strategy), known: make(map[[2]float64]float64)}
+	d := descent{validator: v, strategy: v.cheaply(strategy), known: make(map[[2]float64]float64)}
 	least := 0.0 // no split of every fold below
 	for f := range v.solvers {
 		least = max(least, v.solvers[f].minimum(minSelfLevel, v.solvers[f].median))
@@ -282,50 +289,50 @@ func (v *validator) budgetsFor(strategy Strategy, ratios []float64) []BudgetFor 
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(ratios[a], ratios[b]) })
 	for _, i := range order {
-		for !s.holds(high, ratios[i]) && high < limit {
+		for !d.holds(high, ratios[i]) && high < limit {
 			high *= 2
 		}
-		if s.holds(high, ratios[i]) {
-			high = s.descend(high, least, 1.1, ratios[i])
-			out[i].Budget, out[i].Known = s.smallest(s.descend(high, least, 1.01, ratios[i]), least, ratios[i])
+		if d.holds(high, ratios[i]) {
+			high = d.descend(high, least, 1.1, ratios[i])
+			out[i].Budget, out[i].Known = d.smallest(d.descend(high, least, 1.01, ratios[i]), least, ratios[i])
 		}
 	}
 	return out
 }
 
 // step is the quantum of a budget that is looked at.
-func (s *search) step(budget float64) float64 {
-	return max(s.quantum, float64(QuantumFor(int64(budget))))
+func (d *descent) step(budget float64) float64 {
+	return max(d.quantum, float64(QuantumFor(int64(budget))))
 }
 
 // holds tells whether at most the given share of requests is cut.
-func (s *search) holds(budget, ratio float64) bool {
-	return s.falseCuts(budget, s.step(budget)) <= ratio
+func (d *descent) holds(budget, ratio float64) bool {
+	return d.falseCuts(budget, d.step(budget)) <= ratio
 }
 
 // descend returns the last budget that holds, going down by a factor from one
 // that does.
-func (s *search) descend(high, least, factor, ratio float64) float64 {
-	for low := high / factor; low > least && s.holds(low, ratio); low /= factor {
+func (d *descent) descend(high, least, factor, ratio float64) float64 {
+	for low := high / factor; low > least && d.holds(low, ratio); low /= factor {
 		high = low
 	}
 	return high
 }
 
 // smallest refines a budget that holds; one that is a hundredth less does not.
-func (s *search) smallest(high, least, ratio float64) (int64, bool) {
+func (d *descent) smallest(high, least, ratio float64) (int64, bool) {
 	low := max(high/1.01, least*(1-tolerance))
 	for range 8 { // to a 25,000th
-		if middle := low + (high-low)/2; s.holds(middle, ratio) {
+		if middle := low + (high-low)/2; d.holds(middle, ratio) {
 			high = middle
 		} else {
 			low = middle
 		}
 	}
 	for range 100 { // rounding moves it, and a request or two with it
-		step := s.step(high)
+		step := d.step(high)
 		high = roundUp(high, step)
-		if s.holds(high, ratio) {
+		if d.holds(high, ratio) {
 			return int64(high), true
 		}
 		high += step

@@ -208,7 +208,7 @@ func TestCrossValidation(t *testing.T) {
 	if math.Abs(byCaps-caps.FalseCut) > 0.002 || byCaps >= byShares {
 		t.Errorf("caps cut %v, in sample %v", byCaps, caps.FalseCut)
 	}
-	check := search{validator: newValidator(p, o, nil), strategy: P99Prop{}, known: make(map[[2]float64]float64)}
+	check := descent{validator: newValidator(p, o, nil), strategy: P99Prop{}, known: make(map[[2]float64]float64)}
 	if got := check.falseCuts(float64(budget), 1e5); got != byShares {
 		t.Errorf("the search counts %v of them", got)
 	}
@@ -244,7 +244,7 @@ func TestPoliciesStandInOneOrder(t *testing.T) {
 	}, names); diff != "" {
 		t.Error(diff)
 	}
-	for _, trials := range append(v.Incidents, v.Trials) {
+	for _, trials := range [][]Trial{v.Incidents[0].Trials, v.Trials} {
 		today, deadline, same := trials[0], trials[1], trials[2]
 		if today.Saved != 0 || today.Violated != today.Miss || deadline.Violated != today.Miss || same.Violated != today.Miss {
 			t.Errorf("neither today nor a deadline nor the budget as timeout cuts good requests: %+v", trials[:3])
@@ -258,7 +258,7 @@ func TestPoliciesStandInOneOrder(t *testing.T) {
 			}
 		}
 	}
-	if calm, slow := v.Trials[0].Miss, v.Incidents[0][0].Miss; slow < calm+0.05 || slow > calm+0.1 {
+	if calm, slow := v.Trials[0].Miss, v.Incidents[0].Trials[0].Miss; slow < calm+0.05 || slow > calm+0.1 {
 		t.Errorf("%v of requests miss, %v in the incident", calm, slow)
 	}
 }

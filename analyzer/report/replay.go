@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer"
@@ -94,7 +95,8 @@ func (s *sheet) incidentTitle(i *analyzer.ReplayIncident) string {
 	if i.High != i.Low {
 		added = millis(i.Low) + " to " + measured(i.High)
 	}
-	return fmt.Sprintf("INCIDENT: %s takes %s longer in %s of its requests", s.called(i.Hop), added, wholeRate(i.Ratio))
+	return fmt.Sprintf("INCIDENT: %s takes %s longer in %s of its requests: %d of %s",
+		s.called(i.Hop), added, wholeRate(i.Ratio), i.Requests, count(s.e.Replay.Traces, "request"))
 }
 
 // replayed tells whether there is a replay to show: not where there was nothing
@@ -301,9 +303,9 @@ func assumptions(r *analyzer.Report) []line {
 
 // csvEffects returns the cells of one row of the replay as CSV.
 func csvEffects(e *analyzer.Endpoint, in *analyzer.ReplayIncident, p *analyzer.PolicyEffect) []csvCell {
-	low, high, ratio := "", "", ""
+	low, high, ratio, hit := "", "", "", ""
 	if in.Hop != "" {
-		low, high, ratio = integer(in.Low), integer(in.High), number(in.Ratio)
+		low, high, ratio, hit = integer(in.Low), integer(in.High), number(in.Ratio), strconv.Itoa(in.Requests)
 	}
 	var cuts []string
 	for _, c := range p.Cuts {
@@ -317,6 +319,7 @@ func csvEffects(e *analyzer.Endpoint, in *analyzer.ReplayIncident, p *analyzer.P
 		{"incident_low_ns", low},
 		{"incident_high_ns", high},
 		{"incident_ratio", ratio},
+		{"incident_requests", hit},
 		{"policy", csvText(p.Policy)},
 		{"strategy", csvText(p.Strategy)},
 		{"miss_ratio", number(p.Miss)},

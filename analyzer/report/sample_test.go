@@ -107,7 +107,7 @@ func hotel() *analyzer.Report {
 			},
 			Policies: policies("p99prop", 0, []analyzer.HopCut{{Hop: "0.0", Ratio: 0.004}, {Hop: "0.0.0", Ratio: 0.008}}),
 			Incidents: []analyzer.ReplayIncident{{
-				Hop: "0.0.0", Low: 500 * ms, High: 3000 * ms, Ratio: 0.1,
+				Hop: "0.0.0", Low: 500 * ms, High: 3000 * ms, Ratio: 0.1, Requests: 98,
 				Policies: policies("p99prop", 0.1, []analyzer.HopCut{{Hop: "0", Ratio: 0.02}, {Hop: "0.0.0", Ratio: 0.11}}),
 			}},
 			Assumptions: []string{"whoever is cancelled stops", "today's timeouts cut none of these requests"},

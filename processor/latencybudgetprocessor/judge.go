@@ -40,7 +40,8 @@ type judge struct {
 	stack   []visit
 	rule    int // that reports
 	report  func(finding.Finding)
-	merged  []string
+	found   []string // flags of the rules that found something at the span
+	merged  []string // with those that the service stamped
 }
 
 // group is the spans of one trace in a batch.

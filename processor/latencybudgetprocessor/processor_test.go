@@ -127,7 +127,7 @@ func plainJSON(t testing.TB, traces ptrace.Traces) string {
 	for _, s := range eachSpan(plain) {
 		for _, key := range []string{
 			attr.RemainingStart, attr.RemainingEnd, attr.Utilization, attr.Consumed, attr.Source, attr.Caller, attr.Callee,
-			attr.Operation, attr.Attempt, attr.Partial, attr.WorkAfter, attr.Flags, attr.Reset, attr.PlanRevision, attr.Limit,
+			attr.Operation, attr.Attempt, attr.Partial, attr.WorkAfter, attr.Flags, attr.Findings, attr.Reset, attr.PlanRevision, attr.Limit,
 		} {
 			s.Attributes().Remove(key)
 		}
@@ -168,6 +168,28 @@ func TestStampsOfServicesStay(t *testing.T) {
 		if got[key] != want {
 			t.Errorf("%s is %v, was %v", key, got[key], want)
 		}
+	}
+}
+
+// Services flag a reset at every hop that sees it. Metrics count findings, so only
+// the hop that made it may have one.
+func TestAResetIsFoundOnceHoweverManyServicesFlagIt(t *testing.T) {
+	story := slices.Clone(stories["reset"])
+	for i := 2; i < len(story); i++ { // the proxy and all below it
+		story[i].attrs = maps.Clone(story[i].attrs)
+		story[i].attrs[attr.Flags] = []any{attr.FlagDeadlineExtended}
+	}
+	var flagged, found []string
+	for _, s := range eachSpan(run(t, defaults(), build(t, story))) {
+		if _, ok := s.Attributes().Get(attr.Flags); ok {
+			flagged = append(flagged, s.Name())
+		}
+		if _, ok := s.Attributes().Get(attr.Findings); ok {
+			found = append(found, s.Name())
+		}
+	}
+	if len(flagged) != 3 || len(found) != 1 || found[0] != flagged[0] {
+		t.Errorf("flagged %q, found at %q: want three spans, and the first of them", flagged, found)
 	}
 }
 

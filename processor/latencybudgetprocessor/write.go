@@ -54,13 +54,14 @@ func (j *judge) write(at visit, half, partial bool) {
 	} else {
 		attrs.Remove(attr.Partial) // of a Collector that had seen less
 	}
+	attrs.Remove(attr.Findings) // likewise
 	if flags != 0 {
 		j.writeFlags(span, flags, j.after[at.span])
 	}
 }
 
 // mostSet is how many attributes one span can get, so that their map grows once.
-const mostSet = 13
+const mostSet = 14
 
 // writeSpent sets what is known of the budget of a span.
 func (j *judge) writeSpent(attrs pcommon.Map, s *trace.Span, spent finding.Spent) {
@@ -92,7 +93,7 @@ func (j *judge) writeSpent(attrs pcommon.Map, s *trace.Span, spent finding.Spent
 // writeFlags adds the flags of rules to those that the service set.
 func (j *judge) writeFlags(span ptrace.Span, flags uint32, after int64) {
 	attrs := span.Attributes()
-	j.merged = j.merged[:0]
+	j.found, j.merged = j.found[:0], j.merged[:0]
 	if stamped, set := attrs.Get(attr.Flags); set && stamped.Type() == pcommon.ValueTypeSlice {
 		for _, v := range stamped.Slice().All() {
 			if v.Type() == pcommon.ValueTypeStr {
@@ -105,7 +106,7 @@ func (j *judge) writeFlags(span ptrace.Span, flags uint32, after int64) {
 			continue
 		}
 		j.counts.flags[i]++
-		j.merged = append(j.merged, rule.Flag)
+		j.found = append(j.found, rule.Flag)
 		switch rule.Flag {
 		case attr.FlagWorkAfterDeadline:
 			attrs.PutDouble(attr.WorkAfter, seconds(after))
@@ -113,9 +114,12 @@ func (j *judge) writeFlags(span ptrace.Span, flags uint32, after int64) {
 			attrs.PutBool(attr.Reset, true)
 		}
 	}
+	slices.Sort(j.found)
+	putFlags(attrs, attr.Findings, j.found)
+	j.merged = append(j.merged, j.found...)
 	slices.Sort(j.merged)
 	j.merged = slices.Compact(j.merged)
-	putFlags(attrs, j.merged)
+	putFlags(attrs, attr.Flags, j.merged)
 	if j.config.FlaggedEvent {
 		putEvent(span, j.merged)
 	}
@@ -128,18 +132,18 @@ const flaggedEvent = "latency_budget.flagged"
 func putEvent(span ptrace.Span, flags []string) {
 	for _, e := range span.Events().All() {
 		if e.Name() == flaggedEvent {
-			putFlags(e.Attributes(), flags)
+			putFlags(e.Attributes(), attr.Flags, flags)
 			return
 		}
 	}
 	event := span.Events().AppendEmpty()
 	event.SetName(flaggedEvent)
 	event.SetTimestamp(span.EndTimestamp())
-	putFlags(event.Attributes(), flags)
+	putFlags(event.Attributes(), attr.Flags, flags)
 }
 
-func putFlags(attrs pcommon.Map, flags []string) {
-	list := attrs.PutEmptySlice(attr.Flags)
+func putFlags(attrs pcommon.Map, key string, flags []string) {
+	list := attrs.PutEmptySlice(key)
 	list.EnsureCapacity(len(flags))
 	for _, f := range flags {
 		list.AppendEmpty().SetStr(f)

@@ -5,7 +5,8 @@
 //
 // Durations are doubles in seconds, rounded to one microsecond. Shares are
 // doubles without unit. No metric carries these names except
-// latency_budget.utilization, which means the same there.
+// latency_budget.utilization and latency_budget.limit, which mean the same there,
+// and latency_budget.findings, which counts them.
 package attr
 
 // Attributes that say how much of a budget there was. All figures named start
@@ -57,6 +58,9 @@ const (
 	// Degraded lists the dependencies that were skipped or answered by a
 	// fallback. String array, sorted.
 	Degraded = "latency_budget.degraded"
+	// Detached is true where nobody waits for the span, nor for anything below it:
+	// it is meant to outlive the request. Boolean.
+	Detached = "latency_budget.detached"
 )
 
 // Attributes of whoever judges whole traces: the Collector processor and the
@@ -74,6 +78,10 @@ const (
 	WorkAfter = "latency_budget.work_after"
 	// Attempt is the number of a call's attempt, 1 for the first. Int.
 	Attempt = "latency_budget.attempt"
+	// Findings lists the flags of the rules that name this span, sorted: of a
+	// deadline that was reset, only the first hop that did has it here. Flags has
+	// also those that services stamped, at every hop that saw the reset. String array.
+	Findings = "latency_budget.findings"
 	// Partial is true where the span was judged without the whole trace. Boolean.
 	Partial = "latency_budget.partial"
 )
