@@ -69,12 +69,13 @@ func (s *solver) walkPaths() {
 }
 
 // path walks back from the end of an operation over the children that ended
-// last, and adds to paths the time that each is waited for.
+// last, and adds to paths the time that each is waited for. Here a is found at
+// the end of b's time, and c not at all, since it still runs when b starts.
 //
-//	hop n   low |--------------------------------------------| high
-//	b                              |---------------|            until here, from its start
-//	a                  |------------------|                     a waits for nothing: b covers its end
-//	c              |-------------|                              until its end, from its start
+//	low |--------------------------------------------| high
+//	a       |---------|
+//	b                  |---------------|
+//	c             |-------|
 func (s *solver) path(n, r int, low, high int64, weight float64) {
 	rows := s.p.Training.rows
 	tolerance := (high - low) / 100
