@@ -23,11 +23,11 @@ func (c *Config) planned(e profile.Endpoint) *plan.Endpoint {
 
 // strategyOf is the strategy for an endpoint: what the user says, or else the one
 // that made the plan.
-func (c *Config) strategyOf(p *profile.Profile) string {
+func (c *Config) strategyOf(p *profile.Profile) (budget.Strategy, error) {
 	given := c.planned(profile.Endpoint{Service: p.Service, Operation: p.Operation})
 	if c.Strategy == "" && given != nil && given.Evidence != nil {
-		if _, err := budget.StrategyNamed(given.Evidence.Strategy); err == nil {
-			return given.Evidence.Strategy
+		if strategy, err := budget.StrategyNamed(given.Evidence.Strategy); err == nil {
+			return budget.WithObjective(strategy, c.Objective)
 		}
 	}
 	return c.strategy()

@@ -53,6 +53,7 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 800ms --replay --incident 'risk*=slow 400ms..4s @10%'
   budgetctl analyze testdata/orders --budget 800ms --write-plan budgets.yaml
   budgetctl analyze testdata/orders --plan budgets.yaml --write-plan budgets.yaml
+  budgetctl analyze testdata/orders --budget 800ms --strategy optimised --objective cuts+waste
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
@@ -62,7 +63,8 @@ type analyzeFlags struct {
 	inputFlags
 	outputFlags
 	budgets, endpoints, floors, caps, current []string
-	reserve, strategy, percentile, quantum    string
+	reserve, strategy, objective              string
+	percentile, quantum                       string
 	failOn                                    []string
 	replay                                    bool
 	degradable, incidents                     []string
@@ -96,7 +98,10 @@ func newAnalyze() *cobra.Command {
 	flags.StringVar(&f.plan.from, "plan", "", "plan file to start from: its budgets and what was set in it by hand hold, its shares are NOW")
 	flags.StringVar(&f.plan.to, "write-plan", "", "write the plan of the endpoints shown to this file, for check and the Collector processor")
 	flags.StringVar(&f.plan.revision, "revision", "", "name of the plan that is written (default: the day of the last request, and a digest)")
-	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(), "how to share: p99prop (by P99), equal, p50spread (median first, then by what varies) or eqq (one quantile for all)")
+	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(),
+		"how to share: p99prop (by P99), equal, p50spread (median first, then by what varies), eqq (one quantile for all), "+
+			"optimised (fewest requests cut) or critpath (to look at: never a recommendation)")
+	flags.StringVar(&f.objective, "objective", budget.Objectives[0], "what --strategy optimised minimises: "+strings.Join(budget.Objectives, " or "))
 	flags.StringVar(&f.percentile, "percentile", "99", "percentile for weights and verdicts, for example 99.9")
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
 	flags.StringArrayVar(&f.degradable, "degradable", nil, "hop that callers can do without: replayed as if they went on at its timeout (repeatable)")
@@ -126,7 +131,8 @@ func (f *analyzeFlags) parse() error {
 		return err == nil
 	}
 	c := &f.config
-	c.Endpoints, c.Strategy, c.Degradable = f.endpoints, f.strategy, f.degradable
+	c.Endpoints, c.Degradable = f.endpoints, f.degradable
+	c.Strategy, c.Objective = f.strategy, f.objective
 	for _, s := range f.budgets {
 		b, err := analyzer.ParseEndpointBudget(s)
 		if check("budget", err) {
@@ -165,7 +171,11 @@ func (f *analyzeFlags) parse() error {
 	}
 	check("fail-on", f.checkFailOn())
 	errs = append(errs, f.plan.parse(c))
-	if _, err := budget.StrategyNamed(f.strategy); err != nil {
+	strategy, err := budget.StrategyNamed(f.strategy)
+	if err == nil {
+		_, err = budget.WithObjective(strategy, f.objective)
+	}
+	if err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	c.MaxTraceSpans = f.maxTraceSpans
