@@ -305,6 +305,9 @@ func TestCrossValidationIgnoresTheOrderOfRows(t *testing.T) {
 // budget for a rate is about that which the search at each budget finds, and no
 // rate needs more than by the default.
 func TestSmallestBudgetsOfASearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	w := workloads()[0]
 	p := w.profileOf(w.run(2*stepwiseRows+7, 3))
 	ratios := []float64{0.05, 0.01}
