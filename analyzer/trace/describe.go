@@ -156,17 +156,27 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 	case "latency_budget.detached":
 		return attrDetached, true
 	}
-	switch {
-	case bytes.HasPrefix(name, []byte(httpHeaderPrefix)):
-		return headerKey(name[len(httpHeaderPrefix):])
-	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
+	if len(name) == 0 {
+		return 0, false
+	}
+	// Most attributes are not wanted: their first byte says so.
+	switch name[0] {
+	case 'h':
+		if bytes.HasPrefix(name, []byte(httpHeaderPrefix)) {
+			return headerKey(name[len(httpHeaderPrefix):])
+		}
+	case 't', 'm':
 		// Written by the tail_sampling processor of the Collector and by Refinery.
-		a.flags |= FlagTailSampled
-	case bytes.HasPrefix(name, []byte("db.")), bytes.HasPrefix(name, []byte("peer.")),
-		bytes.HasPrefix(name, []byte("net.peer.")), bytes.HasPrefix(name, []byte("rpc.")),
-		bytes.HasPrefix(name, []byte("server.address")):
-		a.flags |= FlagOutbound
-		return outboundKey(name)
+		if bytes.HasPrefix(name, []byte("tailsampling.")) || bytes.HasPrefix(name, []byte("meta.refinery.")) {
+			a.flags |= FlagTailSampled
+		}
+	case 'd', 'p', 'n', 'r', 's':
+		for _, prefix := range [...]string{"db.", "peer.", "net.peer.", "rpc.", "server.address"} {
+			if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
+				a.flags |= FlagOutbound
+				return outboundKey(name)
+			}
+		}
 	}
 	return a.ownKey(name)
 }
@@ -464,16 +474,7 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if s.Kind == KindUnspecified {
 		s.Kind = a.kind
 	}
-	switch {
-	case a.timedOut:
-		s.Outcome = OutcomeTimedOut
-	case a.cancelled:
-		s.Outcome = OutcomeCancelled
-	case a.failed:
-		s.Outcome = OutcomeFailed
-	default:
-		s.Outcome = OutcomeOK
-	}
+	s.Outcome = a.Outcome()
 	s.Flags |= a.flags
 	if a.detached {
 		s.Flags |= FlagFollowsFrom
@@ -500,6 +501,19 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Stamp = &stamp
 	}
 	s.Desc = a.Desc(s.Kind, r, c)
+}
+
+// Outcome returns how the span ended.
+func (a *Attributes) Outcome() Outcome {
+	switch {
+	case a.timedOut:
+		return OutcomeTimedOut
+	case a.cancelled:
+		return OutcomeCancelled
+	case a.failed:
+		return OutcomeFailed
+	}
+	return OutcomeOK
 }
 
 // Desc returns the description of the span. Its operation is the first of
