@@ -69,6 +69,7 @@ type analysis struct {
 	inferred map[profile.Endpoint]profile.Inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
+	detached map[[2]*trace.Desc]bool                 // by the halves of a call: it is in Config.AllowDetached
 	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
 }
 
@@ -325,7 +326,7 @@ func (a *analysis) survey(ctx context.Context) error {
 			a.shown = append(a.shown, e)
 			continue
 		}
-		a.report.Others = append(a.report.Others, OtherEndpoint{e.Service, e.Operation, e.Requests})
+		a.report.Others = append(a.report.Others, OtherEndpoint{Service: e.Service, Operation: e.Operation, Traces: e.Requests})
 	}
 	return nil
 }
@@ -340,8 +341,8 @@ func (a *analysis) reasons() string {
 	return strings.Join(kinds, ", ")
 }
 
-// collect is the second pass: it measures the shown endpoints, checks their
-// requests by the rules of package finding, and accounts for every span.
+// collect is the second pass: it measures the shown endpoints, checks the requests
+// of all by the rules of package finding, and accounts for every span.
 func (a *analysis) collect(ctx context.Context) error {
 	a.rules = a.evidence.Decide(profile.Options{
 		MaxHops: a.config.MaxHops, Sample: a.config.Sample,
@@ -360,9 +361,7 @@ func (a *analysis) collect(ctx context.Context) error {
 			tally = new(finding.Tally)
 			a.found[r.Endpoint] = tally
 		}
-		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
-		request.Restarts = &a.restarts
-		tally.Add(request, r.Hop)
+		tally.Add(a.request(r), r.Hop)
 	}
 	var account account
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
@@ -386,6 +385,8 @@ func (a *analysis) collect(ctx context.Context) error {
 			measured = append(measured, e)
 			if shown[profile.EndpointOf(t.Spans[e].Desc)] {
 				collector.Add(t, e)
+			} else {
+				collector.Look(t, e)
 			}
 		}
 		n := t.Reach(measured...)
@@ -437,8 +438,12 @@ func (a *analysis) count() account {
 	return out
 }
 
-// finish writes what is known of the input.
+// finish writes what is known of the input and of the endpoints without a table.
 func (a *analysis) finish() {
+	for i := range a.report.Others {
+		o := &a.report.Others[i]
+		o.Findings = a.otherFindings(profile.Endpoint{Service: o.Service, Operation: o.Operation})
+	}
 	in := &a.report.Input
 	for kind, n := range a.leftOut {
 		if n > 0 {

@@ -20,20 +20,20 @@ const maxBackoff = 1_000_000_000
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
 func (r *Request) attempts() (number, of []int64) {
 	if !r.counted {
-		r.number, r.of = r.countAttempts()
+		r.number, r.of, r.before = r.countAttempts()
 		r.counted = true
 	}
 	return r.number, r.of
 }
 
-func (r *Request) countAttempts() (number, of []int64) {
+func (r *Request) countAttempts() (number, of []int64, before []int32) {
 	calls := r.tree.Calls
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	order := make([]int32, len(calls))
 	maker := make([]int32, len(calls))
-	number, of = make([]int64, len(calls)), make([]int64, len(calls))
+	number, of, before = make([]int64, len(calls)), make([]int64, len(calls)), make([]int32, len(calls))
 	for i := range calls {
 		order[i], maker[i] = int32(i), r.maker(calls[i].Span)
 	}
@@ -53,16 +53,52 @@ func (r *Request) countAttempts() (number, of []int64) {
 		if !again {
 			first = k
 		}
-		number[i] = 1
+		number[i], before[i] = 1, -1
 		if again {
-			number[i] = of[order[k-1]] + 1
+			number[i], before[i] = of[order[k-1]]+1, order[k-1]
 		}
 		total := number[i] + int64(c.Attempts) - 1
 		for _, j := range order[first : k+1] {
 			of[j] = total
 		}
 	}
-	return number, of
+	return number, of, before
+}
+
+// retries calls visit for the second and later attempts at calls, with the span of
+// the attempt before, and the number of the attempt.
+//
+//	attempts of their own   |----f|    |----f|    |--ok--|
+//	inside one call         |---------------------------|
+//	                        |----f|    |----f|    |--ok--|
+//	visited                            |----f|    |--ok--|
+func (r *Request) retries(visit func(call int32, before, again *trace.Span, number int64)) {
+	number, _ := r.attempts()
+	if number == nil {
+		return
+	}
+	t := r.tree.Trace
+	r.waited(func(i int32, c *trace.Call) {
+		exit := r.exit(c)
+		if exit == nil {
+			return
+		}
+		n := number[i]
+		if b := r.before[i]; b >= 0 {
+			visit(i, r.span(r.tree.Calls[b].Span), exit, n)
+		}
+		last := int32(-1)
+		for _, k := range t.Children(c.Span) {
+			if !t.IsAttempt(k) {
+				continue
+			}
+			if last >= 0 && t.Spans[k].Start >= t.Spans[last].End() {
+				n++
+				visit(i, &t.Spans[last], &t.Spans[k], n)
+			}
+			last = k
+		}
+	})
 }
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are
