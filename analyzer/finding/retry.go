@@ -20,28 +20,39 @@ const maxBackoff = 1_000_000_000
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
 func (r *Request) attempts() (number, of []int64) {
 	if !r.counted {
-		r.number, r.of, r.before = r.countAttempts()
+		r.countAttempts()
 		r.counted = true
+	}
+	if len(r.number) == 0 {
+		return nil, nil
 	}
 	return r.number, r.of
 }
 
-func (r *Request) countAttempts() (number, of []int64, before []int32) {
+func (r *Request) countAttempts() {
 	calls := r.tree.Calls
+	r.number, r.of, r.before = r.number[:0], r.of[:0], r.before[:0]
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
-		return nil, nil, nil
+		return
 	}
-	order := make([]int32, len(calls))
-	maker := make([]int32, len(calls))
-	number, of, before = make([]int64, len(calls)), make([]int64, len(calls)), make([]int32, len(calls))
+	order, maker := r.order[:0], r.caller[:0]
 	for i := range calls {
-		order[i], maker[i] = int32(i), r.maker(calls[i].Span)
+		order, maker = append(order, int32(i)), append(maker, r.maker(calls[i].Span))
+		r.number, r.of, r.before = append(r.number, 0), append(r.of, 0), append(r.before, -1)
 	}
+	r.order, r.caller = order, maker
+	number, of, before := r.number, r.of, r.before
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(maker[a], maker[b]), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
 	})
-	first := 0 // of the running logical call
+	first, total := 0, int64(0) // of the running logical call
+	end := func(k int) {
+		for _, j := range order[first:k] {
+			of[j] = total
+		}
+		first, total = k, 0
+	}
 	for k, i := range order {
 		c := &calls[i]
 		again := false
@@ -50,19 +61,15 @@ func (r *Request) countAttempts() (number, of []int64, before []int32) {
 			again = maker[order[k-1]] == maker[i] && p.Path == c.Path &&
 				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff
 		}
-		if !again {
-			first = k
-		}
-		number[i], before[i] = 1, -1
 		if again {
-			number[i], before[i] = of[order[k-1]]+1, order[k-1]
+			before[i] = order[k-1]
+		} else {
+			end(k)
 		}
-		total := number[i] + int64(c.Attempts) - 1
-		for _, j := range order[first : k+1] {
-			of[j] = total
-		}
+		number[i] = total + 1
+		total = number[i] + int64(c.Attempts) - 1
 	}
-	return number, of, before
+	end(len(order))
 }
 
 // retries calls visit for the second and later attempts at calls, with the span of
