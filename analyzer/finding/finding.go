@@ -194,6 +194,7 @@ type Request struct {
 	before     []int32            // by call: the attempt before it, -1 for none; made with number
 	counted    bool               // number, of and before are made
 	todo       []int32            // scratch of tries
+	given      []giver            // by call: see givers; made when needed
 	order      []int32            // scratch of countAttempts
 	caller     []int32            // likewise
 }
@@ -216,7 +217,7 @@ func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
 		tree: tree, detached: r.detached[:0], makers: r.makers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
-		order: r.order, caller: r.caller,
+		given: r.given[:0], order: r.order, caller: r.caller,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]

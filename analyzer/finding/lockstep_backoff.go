@@ -11,8 +11,8 @@ var lockstepBackoff = Rule{
 	Summary: "Retries all wait the same time: callers that failed together come back together, and fail together again.",
 	Formula: "Of at least 30 retries of a hop with the same number, 90 % came the same time after the attempt before had failed. " +
 		"The amount is that time.",
-	Tolerance: "The same time is the larger of 1 ms and 5 %. Add jitter: a random part of the wait.",
-	Mistakes:  "Retries that do not wait at all are in step as well, and shown with next to nothing. Needs many requests.",
+	Tolerance: "The same time is 5 %. Add jitter: a random part of the wait.",
+	Mistakes:  "Retries that do not wait at all are in step as well, and not found. Needs many requests.",
 	text:      "retries wait %s each time", by: " before attempt ",
 	sample: func(r *Request, report func(Finding)) {
 		r.retries(func(call int32, before, again *trace.Span, number int64) {
@@ -23,7 +23,7 @@ var lockstepBackoff = Rule{
 		})
 	},
 	settle: func(seen []sample, _ Floor) settled {
-		wait, same := alike(amounts(seen), retriesAlike, func(d int64) int64 { return max(1_000_000, d/20) })
+		wait, same := alike(amounts(seen), retriesAlike, func(d int64) int64 { return d / 20 })
 		if !same {
 			return settled{}
 		}

@@ -55,7 +55,8 @@ func TestLockstepBackoff(t *testing.T) {
 	}{
 		{"twice as long each time", 30, func(int) float64 { return 100 }, func(int) float64 { return 200 }, []string{"30 100ms 2", "30 200ms 3"}},
 		{"within 5 %", 30, func(i int) float64 { return 100 + float64(i)/6 }, func(int) float64 { return 200 }, []string{"30 100ms 2", "30 200ms 3"}},
-		{"no wait at all", 30, func(int) float64 { return 0.1 }, func(i int) float64 { return float64(10 * i) }, []string{"30 0.1ms 2"}},
+		{"the one, not the other", 30, func(int) float64 { return 10 }, func(i int) float64 { return float64(10 * i) }, []string{"30 10ms 2"}},
+		{"no wait at all", 30, func(i int) float64 { return 0.01 * float64(i%7) }, func(i int) float64 { return 0.02 * float64(i%5) }, nil},
 		{"with jitter", 40, func(i int) float64 { return 100 + float64(i) }, func(i int) float64 { return 200 - float64(3*i) }, nil},
 		{"29 are chance", 29, func(int) float64 { return 100 }, func(int) float64 { return 200 }, nil},
 	} {
