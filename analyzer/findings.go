@@ -33,6 +33,9 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		if f, set := floors[int(hop)]; set {
 			return finding.Floor{Time: f, Set: true}
 		}
+		if h := e.hops[int(hop)]; h != nil && h.Floor > 0 {
+			return finding.Floor{Time: int64(h.Floor), Set: true}
+		}
 		d := e.p.Hops[hop].Duration
 		if d.N() < fewestForFloor {
 			return finding.Floor{}
@@ -56,7 +59,7 @@ func (a *analysis) request(r profile.Request) *finding.Request {
 		async = func(call int32) bool { return r.Async(call) || a.allowed(r.Tree, call) }
 	}
 	request := finding.NewRequest(r.Tree, async, finding.Defaults)
-	request.Restarts = &a.restarts
+	request.Restarts, request.Plan = &a.restarts, a.index
 	return request
 }
 
