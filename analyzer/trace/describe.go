@@ -159,26 +159,31 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 	if len(name) == 0 {
 		return 0, false
 	}
-	// Most attributes are not wanted: their first byte says so.
+	// Most attributes are nobody's: their first byte says so.
 	switch name[0] {
-	case 'h':
-		if bytes.HasPrefix(name, []byte(httpHeaderPrefix)) {
-			return headerKey(name[len(httpHeaderPrefix):])
-		}
-	case 't', 'm':
-		// Written by the tail_sampling processor of the Collector and by Refinery.
-		if bytes.HasPrefix(name, []byte("tailsampling.")) || bytes.HasPrefix(name, []byte("meta.refinery.")) {
-			a.flags |= FlagTailSampled
-		}
-	case 'd', 'p', 'n', 'r', 's':
-		for _, prefix := range [...]string{"db.", "peer.", "net.peer.", "rpc.", "server.address"} {
-			if len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix {
-				a.flags |= FlagOutbound
-				return outboundKey(name)
-			}
+	case 'd', 'n', 'p', 'r', 's', 't', 'm', 'h':
+		if key, wanted := a.seeFamily(name); wanted {
+			return key, true
 		}
 	}
 	return a.ownKey(name)
+}
+
+// seeFamily is See for the attributes that are known by how they begin.
+func (a *Attributes) seeFamily(name []byte) (key AttrKey, wanted bool) {
+	switch {
+	case bytes.HasPrefix(name, []byte(httpHeaderPrefix)):
+		return headerKey(name[len(httpHeaderPrefix):])
+	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
+		// Written by the tail_sampling processor of the Collector and by Refinery.
+		a.flags |= FlagTailSampled
+	case bytes.HasPrefix(name, []byte("db.")), bytes.HasPrefix(name, []byte("peer.")),
+		bytes.HasPrefix(name, []byte("net.peer.")), bytes.HasPrefix(name, []byte("rpc.")),
+		bytes.HasPrefix(name, []byte("server.address")):
+		a.flags |= FlagOutbound
+		return outboundKey(name)
+	}
+	return 0, false
 }
 
 // outboundKey finds the wanted ones among the attributes of calls.
