@@ -42,17 +42,8 @@ func Analyze(ctx context.Context, c Config, sources ...trace.Source) (*Report, e
 	if err := c.validate(); err != nil {
 		return nil, configError{err}
 	}
-	a := analysis{config: c, report: &Report{Version: 1}}
-	for _, glob := range c.Endpoints {
-		a.asked = append(a.asked, asking(glob))
-	}
-	if err := a.read(ctx, sources); err != nil {
-		return nil, err
-	}
-	if err := a.survey(ctx); err != nil {
-		return nil, err
-	}
-	if err := a.collect(ctx); err != nil {
+	a := newAnalysis(c)
+	if err := a.profile(ctx, sources); err != nil {
 		return nil, err
 	}
 	if err := a.split(); err != nil {
@@ -67,6 +58,7 @@ type analysis struct {
 	config   Config
 	report   *Report
 	builder  *trace.Builder
+	file     *profile.File // of what was read, where its sample is not all; else nil
 	notes    trace.Notes
 	evidence *profile.Survey
 	rules    *profile.Rules
@@ -74,16 +66,44 @@ type analysis struct {
 	profiles []*profile.Profile
 	leftOut  map[trace.NoteKind]int
 	asked    []func(*trace.Desc) bool // one for each of Config.Endpoints
-	inferred map[profile.Endpoint]*inferred
+	inferred map[profile.Endpoint]profile.Inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
 	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
 }
 
-// inferred counts the spans of an endpoint's traces without kind.
-type inferred struct{ spans, without int }
+func newAnalysis(c Config) *analysis {
+	a := &analysis{config: c, report: &Report{Version: 1}}
+	for _, glob := range c.Endpoints {
+		a.asked = append(a.asked, asking(glob))
+	}
+	return a
+}
 
-func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
+// profile reads the sources and profiles the endpoints.
+func (a *analysis) profile(ctx context.Context, sources []trace.Source) error {
+	files, err := a.read(ctx, sources)
+	if err != nil {
+		return err
+	}
+	in := &a.report.Input
+	if len(files) > 0 {
+		a.use(a.merge(files, 0))
+	} else {
+		a.notes.Merge(a.builder.Seal())
+		in.Spans, in.Traces = a.builder.Spans(), a.builder.Len()
+	}
+	if in.Spans == 0 {
+		return a.nothing("no spans were read")
+	}
+	if err := a.survey(ctx); err != nil {
+		return err
+	}
+	return a.collect(ctx)
+}
+
+// read reads the sources: spans into the builder, and the profiles among them.
+func (a *analysis) read(ctx context.Context, sources []trace.Source) (files []*profile.File, err error) {
 	a.builder = trace.NewBuilder()
 	in := &a.report.Input
 	for _, source := range sources {
@@ -98,32 +118,75 @@ func (a *analysis) read(ctx context.Context, sources []trace.Source) error {
 		for batch, err := range source.Batches(ctx) {
 			if err != nil {
 				if ctx.Err() != nil {
-					return ctx.Err()
+					return nil, ctx.Err()
 				}
 				in.Failed = append(in.Failed, err)
 				continue
+			}
+			held := len(batch.Spans)
+			if batch.Profile != nil {
+				f, err := profile.DecodeFile(batch.Profile)
+				if err != nil {
+					in.Failed = append(in.Failed, fmt.Errorf("%s: %w", batch.File.Name, err))
+					continue
+				}
+				files = append(files, f)
+				held = f.Spans()
 			}
 			if batch.File != file {
 				flush()
 				file = batch.File
 			}
-			spans += len(batch.Spans)
+			spans += held
 			a.notes.Merge(batch.Notes)
 			a.restarts.Collect(batch.Spans)
 			a.builder.Add(batch.Spans)
 		}
 		flush()
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	return files, ctx.Err()
+}
+
+// merge makes one profile of those that were read and of the traces beside them. It
+// keeps sample traces of each endpoint, but not more than any of those did; 0
+// stands for as many as they did.
+func (a *analysis) merge(files []*profile.File, sample int) *profile.File {
+	o := profile.FileOptions{Sample: sample, MaxTraceSpans: a.config.MaxTraceSpans}
+	for _, f := range files {
+		if o.Sample == 0 || f.Sample() < o.Sample {
+			o.Sample = f.Sample()
+		}
 	}
-	a.notes.Merge(a.builder.Seal())
-	in.Spans = a.builder.Spans()
-	in.Traces = a.builder.Len()
-	if in.Spans == 0 {
-		return a.nothing("no spans were read")
+	sealed := a.builder.Seal()
+	f, tooBig := profile.NewFile(a.builder, a.notes, sealed, o)
+	if len(files) > 0 {
+		var more []error
+		f, more = profile.MergeFiles(append(files, f), o)
+		tooBig = append(tooBig, more...)
 	}
-	return nil
+	a.fail(tooBig)
+	return f
+}
+
+// use has the sample of a profile analysed, and its counts wherever they are of
+// more.
+func (a *analysis) use(f *profile.File) {
+	in := &a.report.Input
+	in.Spans, in.Traces = f.Spans(), f.Traces()
+	spans := f.Sampled()
+	a.restarts = finding.Restarts{}
+	a.restarts.Collect(spans)
+	a.builder = trace.NewBuilder()
+	a.builder.Add(spans)
+	sealed := a.builder.Seal()
+	a.notes = trace.Notes{}
+	a.notes.Merge(f.Read())
+	if f.Whole() {
+		a.notes.Merge(sealed)
+		return
+	}
+	a.file = f
+	a.notes.Merge(f.Assembled())
 }
 
 // nothing returns ErrNothingUsable with what is known of the reason.
@@ -153,11 +216,30 @@ func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries 
 			tooBig = append(tooBig, err)
 		}
 		entries := t.Entries()
-		if len(a.config.Endpoints) > 0 {
+		switch {
+		case a.file != nil:
+			entries = slices.DeleteFunc(entries, func(e int32) bool {
+				d := t.Spans[e].Desc
+				return !a.selects(d) || !a.file.Samples(t.ID, profile.EndpointOf(d))
+			})
+		case len(a.config.Endpoints) > 0:
 			entries = t.Select(entries, a.asked...)
 		}
 		visit(&t, entries)
 	}
+	a.fail(tooBig)
+	return nil
+}
+
+// selects tells whether the user asked for an entry. Of a profile that is more than
+// its sample nothing else can be asked for: operations below the entries were
+// sampled by the entry.
+func (a *analysis) selects(d *trace.Desc) bool {
+	return len(a.asked) == 0 || slices.ContainsFunc(a.asked, func(match func(*trace.Desc) bool) bool { return match(d) })
+}
+
+// fail notes the traces that are too big.
+func (a *analysis) fail(tooBig []error) {
 	switch n := len(tooBig); n {
 	case 0:
 	case 1:
@@ -165,7 +247,6 @@ func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries 
 	default:
 		a.report.Input.Failed = append(a.report.Input.Failed, fmt.Errorf("%d traces are too big; the first: %w", n, tooBig[0]))
 	}
-	return nil
 }
 
 // asking returns the test for one of Config.Endpoints. It is asked of every
@@ -186,7 +267,7 @@ func asking(glob string) func(*trace.Desc) bool {
 func (a *analysis) survey(ctx context.Context) error {
 	a.evidence = profile.NewSurvey()
 	a.leftOut = make(map[trace.NoteKind]int)
-	a.inferred = make(map[profile.Endpoint]*inferred)
+	a.inferred = make(map[profile.Endpoint]profile.Inferred)
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
 		a.restarts.Cover(t)
@@ -198,12 +279,9 @@ func (a *analysis) survey(ctx context.Context) error {
 			usable = true
 			key := profile.EndpointOf(t.Spans[e].Desc)
 			n := a.inferred[key]
-			if n == nil {
-				n = &inferred{}
-				a.inferred[key] = n
-			}
-			n.spans += len(t.Spans)
-			n.without += t.InferredKinds
+			n.Spans += len(t.Spans)
+			n.Without += t.InferredKinds
+			a.inferred[key] = n
 		}
 		if usable { // what is left out must not decide how the others count
 			a.evidence.AddTrace(t)
@@ -215,13 +293,22 @@ func (a *analysis) survey(ctx context.Context) error {
 				}
 			}
 		}
-		a.notes.Merge(t.Notes)
-		for kind, n := range t.LeftOut {
-			a.leftOut[kind] += n
+		if a.file == nil {
+			a.notes.Merge(t.Notes)
+			for kind, n := range t.LeftOut {
+				a.leftOut[kind] += n
+			}
 		}
 	})
 	if err != nil {
 		return err
+	}
+	if a.file != nil {
+		a.evidence.Widen(a.file)
+		a.leftOut = a.file.LeftOut()
+		for key := range a.inferred {
+			a.inferred[key] = a.file.Inferred(key)
+		}
 	}
 	all := a.evidence.Endpoints()
 	if len(all) == 0 {
@@ -277,21 +364,23 @@ func (a *analysis) collect(ctx context.Context) error {
 		request.Restarts = &a.restarts
 		tally.Add(request, r.Hop)
 	}
-	analysed := 0
+	var account account
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
 		_, weighed := a.rules.Threshold(t)
-		if !weighed && len(entries) > 0 {
+		if !weighed && len(entries) > 0 && a.file == nil {
 			a.notes.Add(profile.NoteNoThreshold, 1, t.ID.String(), "")
 		}
 		reached := t.Reach(entries...)
 		if !weighed {
-			a.leftOut[profile.NoteNoThreshold] += reached
+			account.without += reached
 			return
 		}
 		measured := entries[:0]
 		for _, e := range entries {
 			if t.Spans[e].Is(trace.FlagUnmeasured) {
-				a.notes.Add(noteUnmeasuredEntry, 1, t.ID.String()+"/"+t.Spans[e].ID.String(), "")
+				if a.file == nil {
+					a.notes.Add(noteUnmeasuredEntry, 1, t.ID.String()+"/"+t.Spans[e].ID.String(), "")
+				}
 				continue
 			}
 			measured = append(measured, e)
@@ -300,18 +389,52 @@ func (a *analysis) collect(ctx context.Context) error {
 			}
 		}
 		n := t.Reach(measured...)
-		analysed += n
-		a.leftOut[noteUnmeasuredEntry] += reached - n
+		account.analysed += n
+		account.unmeasured += reached - n
 	})
 	if err != nil {
 		return err
 	}
-	a.report.Input.Analysed = analysed
+	if a.file != nil {
+		collector.Widen(a.file)
+		account = a.count()
+	}
+	a.report.Input.Analysed = account.analysed
+	a.leftOut[profile.NoteNoThreshold] += account.without
+	a.leftOut[noteUnmeasuredEntry] += account.unmeasured
 	a.profiles = collector.Resolve()
 	if len(a.profiles) == 0 {
 		return a.nothing("no trace can be weighed: every one lacks a readable sampling threshold; --unweighted takes all alike")
 	}
 	return nil
+}
+
+// account says what became of the spans at and below entries.
+type account struct{ analysed, without, unmeasured int }
+
+// count accounts for all spans of the profile, in the sample or not.
+func (a *analysis) count() account {
+	var out account
+	notes := make(map[trace.NoteKind]int)
+	a.file.Census(func(e profile.Endpoint, s trace.Sampling, c profile.Census) {
+		spans := c.Spans + c.UnmeasuredSpans
+		switch {
+		case !a.selects(&trace.Desc{Service: e.Service, Operation: e.Operation}):
+			a.leftOut[trace.NoteNotSelected] += spans
+			notes[trace.NoteNotSelected] += spans
+		case !a.rules.Counts(s):
+			out.without += spans
+			notes[profile.NoteNoThreshold] += c.Requests + c.Unmeasured
+		default:
+			out.analysed += c.Spans
+			out.unmeasured += c.UnmeasuredSpans
+			notes[noteUnmeasuredEntry] += c.Unmeasured
+		}
+	})
+	for kind, n := range notes {
+		a.notes.Add(kind, n, "", "")
+	}
+	return out
 }
 
 // finish writes what is known of the input.
@@ -325,13 +448,19 @@ func (a *analysis) finish() {
 			in.LeftOut[string(kind)] = n
 		}
 	}
+	a.note()
+	in.Sampling = a.sampling()
+}
+
+// note writes the notes on the input.
+func (a *analysis) note() {
+	in := &a.report.Input
 	for _, n := range a.notes.List() {
 		in.Notes = append(in.Notes, InputNote{
 			Kind: string(n.Kind), Count: n.Count, Example: n.Example,
 			Text: noteText(n.Kind, n.Count), Where: n.Where, Lost: lost[n.Kind],
 		})
 	}
-	in.Sampling = a.sampling()
 }
 
 // sampling says how the traces stand for all requests.

@@ -17,6 +17,10 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 	if tally == nil {
 		return
 	}
+	requests := e.Traces
+	if e.Sampled.Known {
+		requests = e.Sampled.V
+	}
 	placed := new(finding.Tally)
 	placed.MergeAs(tally, func(hop int32) int32 { return int32(a.place(key, hop)) })
 	floor := func(hop int32) finding.Floor {
@@ -33,7 +37,7 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 	for _, c := range placed.List(floor) {
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
-			Count: c.Findings, Ratio: float64(c.Requests) / float64(e.Traces),
+			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
 			Example: c.Example, Text: c.Rule.Text(c.Most, c.By),
 		})
 	}

@@ -110,6 +110,7 @@ func flags(h *profile.Hop, censored bool) []string {
 	}{
 		{"censored", censored},
 		{"failed_calls_left_out", h.Failed > 0},
+		{"from_sample", h.FromSample},
 		{"hedged", h.Hedged},
 		{"looped", h.Looped},
 		{"optional", h.Optional},

@@ -105,6 +105,7 @@ type Endpoint struct {
 	Operation         string       `json:"operation"`
 	Traces            int          `json:"traces"`                  // requests analysed
 	Failed            int          `json:"failed_traces,omitempty"` // of these, the failed ones: they are in no quantile
+	Sampled           Opt[int]     `json:"sampled_traces,omitzero"` // of these, the ones that a profile kept whole; absent where all were at hand
 	Duration          Quantiles    `json:"duration"`
 	Budget            int64        `json:"budget_ns"`
 	BudgetSource      string       `json:"budget_source"` // flag | plan | observed | suggested
@@ -137,7 +138,7 @@ type Finding struct {
 	Severity string  `json:"severity"` // error | warning | info
 	Hop      string  `json:"hop"`      // hop id
 	Count    int     `json:"count"`    // calls
-	Ratio    float64 `json:"ratio"`    // share of the endpoint's requests, each counted once whatever its weight
+	Ratio    float64 `json:"ratio"`    // share of the requests (of the sampled ones, where there are), each counted once whatever its weight
 	Example  string  `json:"example"`  // TRACEID/SPANID
 	Text     string  `json:"text"`     // one clause for people, with the largest amount
 }

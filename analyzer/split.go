@@ -64,6 +64,9 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		},
 		p: p, config: &a.config,
 	}
+	if p.Sampled < p.Requests {
+		e.Sampled = Some(p.Sampled)
+	}
 	e.measure()
 	low := e.budget()
 	e.Quantum = int64(a.config.Quantum)

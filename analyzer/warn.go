@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
 // warn lists what the reader of the table should know, the gravest first.
@@ -14,6 +15,13 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
 	if slices.Contains(e.Hops[0].Flags, "censored") {
 		say("today's timeouts cut %.3g %% of the requests: what they would take is not in the data", 100*e.Hops[0].CensoredRatio)
+	}
+	if e.Sampled.Known {
+		say("counts and call durations are those of all %d requests, durations within %.1f %%; all else is from a sample of %d",
+			e.Traces, 100*quantile.ErrorBound, e.Sampled.V)
+	}
+	if n := e.p.Unsampled; n > 0 {
+		say("%s of operations that are not in the sample have no row", count(n, "call"))
 	}
 	if e.Traces < 100 {
 		say("only %s: every figure is a first look, no recommendation", count(e.Traces, "request"))
@@ -35,6 +43,9 @@ func (e *endpoint) warn(a *analysis, low bool) {
 				h.Label, h.MaxAttempts, timeout, round(pause), round(attempts*timeout+(attempts-1)*pause),
 				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
+	}
+	if n := len(e.config.Incidents) + len(e.config.Degradable); n > 0 && e.Replay == nil {
+		say("nothing is replayed, incidents included: that takes a plan and at least five requests")
 	}
 	if e.Failed == e.Traces {
 		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
@@ -80,8 +91,8 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	if n := a.rules.Folded(key); n > 0 {
 		say("%d operations over --max-hops are folded into %q", n, profile.OtherOperation)
 	}
-	if n := a.inferred[key]; n != nil && n.without > 0 {
-		e.KindInferredRatio = float64(n.without) / float64(n.spans)
+	if n := a.inferred[key]; n.Without > 0 {
+		e.KindInferredRatio = float64(n.Without) / float64(n.Spans)
 		say("kind inferred for %.0f %% of spans", max(1, 100*e.KindInferredRatio))
 	}
 	for _, s := range a.rules.Shifts() {

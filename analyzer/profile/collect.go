@@ -45,6 +45,8 @@ func (r *Request) Async(call int32) bool { return r.shape.async[r.Tree.Calls[cal
 // collected is what was measured of one endpoint.
 type collected struct {
 	requests int
+	beside   int        // of them, those that a [File] counted and that were not measured one by one
+	lost     int        // calls in these that have no hop
 	hops     []measured // by hop of the layout
 	pairs    [][]pair   // by hop, then by a sibling with a larger index; nil until seen
 	rows     []row
@@ -59,7 +61,12 @@ type measured struct {
 	duration, longest, backoff, count, start quantile.Sample
 	self, tail, net, skew, remaining         quantile.Sample
 
-	tallies     []tally // by sampling threshold, ascending
+	tallies []tally // by sampling threshold, ascending
+	// sampled are the tallies of the requests that were measured one by one, where
+	// a [File] has counts of more: see Collector.Widen. Otherwise nil. Then widened
+	// tells whether the hop itself has the counts of all requests.
+	sampled     []tally
+	widened     bool
 	failed      int
 	paired      int // calls with both halves
 	unanswered  int // CLIENT spans without a SERVER half
@@ -69,6 +76,7 @@ type measured struct {
 	looped      bool
 	hedged      bool
 	serverOnly  bool
+	last        int // number of the last request that was counted
 }
 
 // tally counts by sampling threshold, so that weights can be summed in one
@@ -176,6 +184,7 @@ const (
 
 // worker holds the buffers of one request.
 type worker struct {
+	requests   int // counted so far
 	tree       trace.Tree
 	walker     trace.Walker
 	effective  []int32 // instance that each call is or belongs to
@@ -399,6 +408,7 @@ func (w *worker) hedge(group []int32, op *operation) bool {
 
 // measure adds one request to the samples and fills the cells of its row.
 func (w *worker) measure(e *collected, weight uint64) {
+	w.count(e.hops, weight)
 	w.waitedFor(e.shape)
 	calls := w.tree.Calls
 	spans := w.tree.Trace.Spans
@@ -418,7 +428,58 @@ func (w *worker) measure(e *collected, weight uint64) {
 	began := w.instances[0].start
 	for o := range w.operations {
 		op := &w.operations[o]
-		m := &e.hops[op.hop]
+		if op.parent >= 0 {
+			e.hops[op.hop].start.Add(op.start-w.instances[op.parent].start, weight)
+		}
+		c := w.cell(op.hop)
+		if duration := op.end - op.start; c.duration < duration {
+			c.duration, c.start = duration, op.start-began
+			c.failed = op.outcome == trace.OutcomeFailed
+			c.self, c.tail = -1, -1
+			if n := w.instances[op.main].node; n >= 0 {
+				c.self = own[n].Self
+				if own[n].Waited {
+					c.tail = own[n].Tail
+				}
+			}
+		}
+	}
+	for i := range w.instances {
+		in := &w.instances[i]
+		m := &e.hops[in.hop]
+		call := &calls[in.call]
+		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
+			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
+		}
+		if call.Shift != 0 {
+			m.skew.Add(call.Shift, weight)
+		}
+		if s := spans[call.Span].Stamp; s != nil && s.HasDeadline && spans[call.Span].Kind == trace.KindClient {
+			m.remaining.Add(s.DeadlineRemaining, weight)
+		}
+	}
+	for _, s := range w.walker.CriticalPath(w.nodes) {
+		w.cell(w.instances[w.nodeOf[s.Node]].hop).path += s.End - s.Start
+	}
+	for i := range w.cells {
+		c := &w.cells[i]
+		t := e.hops[c.hop].tally(weight)
+		t.path = add(t.path, c.path)
+	}
+	whole := e.hops[0].tally(weight)
+	whole.whole = add(whole.whole, w.instances[0].end-w.instances[0].start)
+	slices.SortFunc(w.cells, func(a, b cell) int { return cmp.Compare(a.hop, b.hop) })
+}
+
+// count adds the operations and calls of one request: what can be told without
+// knowing who waits for whom.
+func (w *worker) count(hops []measured, weight uint64) {
+	calls := w.tree.Calls
+	spans := w.tree.Trace.Spans
+	w.requests++
+	for o := range w.operations {
+		op := &w.operations[o]
+		m := &hops[op.hop]
 		duration := op.end - op.start
 		if op.parent < 0 {
 			m.every.Add(duration, weight)
@@ -437,31 +498,20 @@ func (w *worker) measure(e *collected, weight uint64) {
 			m.backoff.Add(op.pause, weight)
 		}
 		m.count.Add(int64(op.count), weight)
-		if op.parent >= 0 {
-			m.start.Add(op.start-w.instances[op.parent].start, weight)
-		}
 		m.maxAttempts = max(m.maxAttempts, int(op.attempts))
 		m.retried = m.retried || op.flags&repeatRetry != 0
 		m.looped = m.looped || op.flags&repeatLoop != 0
 		m.hedged = m.hedged || op.flags&repeatHedge != 0
-		m.tally(weight).operations++
-
-		c := w.cell(op.hop)
-		if c.duration < duration {
-			c.duration, c.start = duration, op.start-began
-			c.failed = op.outcome == trace.OutcomeFailed
-			c.self, c.tail = -1, -1
-			if n := w.instances[op.main].node; n >= 0 {
-				c.self = own[n].Self
-				if own[n].Waited {
-					c.tail = own[n].Tail
-				}
-			}
+		t := m.tally(weight)
+		t.operations++
+		if m.last != w.requests {
+			m.last = w.requests
+			t.present++
 		}
 	}
 	for i := range w.instances {
 		in := &w.instances[i]
-		m := &e.hops[in.hop]
+		m := &hops[in.hop]
 		m.tally(weight).calls++
 		call := &calls[in.call]
 		m.serverOnly = m.serverOnly || call.ServerOnly
@@ -474,28 +524,7 @@ func (w *worker) measure(e *collected, weight uint64) {
 				m.unfitted++
 			}
 		}
-		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
-			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
-		}
-		if call.Shift != 0 {
-			m.skew.Add(call.Shift, weight)
-		}
-		if s := spans[call.Span].Stamp; s != nil && s.HasDeadline && spans[call.Span].Kind == trace.KindClient {
-			m.remaining.Add(s.DeadlineRemaining, weight)
-		}
 	}
-	for _, s := range w.walker.CriticalPath(w.nodes) {
-		w.cell(w.instances[w.nodeOf[s.Node]].hop).path += s.End - s.Start
-	}
-	for i := range w.cells {
-		c := &w.cells[i]
-		t := e.hops[c.hop].tally(weight)
-		t.present++
-		t.path = add(t.path, c.path)
-	}
-	whole := e.hops[0].tally(weight)
-	whole.whole = add(whole.whole, w.instances[0].end-w.instances[0].start)
-	slices.SortFunc(w.cells, func(a, b cell) int { return cmp.Compare(a.hop, b.hop) })
 }
 
 func (w *worker) cell(hop int32) *cell {
@@ -586,6 +615,9 @@ func (c *Collector) Merge(other *Collector) {
 	for key, o := range other.endpoints {
 		e := c.endpoints[key]
 		if e == nil {
+			for h := range o.hops {
+				o.hops[h].last = 0 // requests are numbered anew
+			}
 			c.endpoints[key] = o
 			continue
 		}

@@ -67,6 +67,7 @@ type Hop struct {
 	TimedAsync    bool           // asynchronous by its times alone, not by what its spans say
 	Optional      bool           // Presence < 1
 	Failed        int            // operations that ended in an error that is not about time
+	FromSample    bool           // counts and durations are those of the Sampled requests alone
 
 	CriticalPath float64 // exclusive share of the critical path over all requests
 	SlowPath     float64 // the same over the slowest 5 % of requests
@@ -87,6 +88,11 @@ type Hop struct {
 type Profile struct {
 	Service, Operation string
 	Requests           int
+	// Sampled are the requests that were measured one by one: all of them, unless
+	// a [File] had counts and sketches of more.
+	Sampled int
+	// Unsampled counts the calls that no sampled request made and that have no hop.
+	Unsampled int
 	// Every holds the durations of all requests, however they ended.
 	Every *quantile.Dist
 	// Hops are in preorder; siblings in order of median start, then key;

@@ -47,7 +47,8 @@ func (c *Collector) Place(e Endpoint, number int32) int { return c.places[e][num
 func (e *collected) resolve(key Endpoint, sample int) (*Profile, []int) {
 	p := &Profile{
 		Service: key.Service, Operation: key.Operation,
-		Requests: e.requests, Resolution: e.shape.resolution, Shrink: 1,
+		Requests: e.requests, Sampled: e.requests - e.beside, Unsampled: e.lost,
+		Resolution: e.shape.resolution, Shrink: 1,
 	}
 	p.Limit, p.LimitDisagrees = mostFrequent(e.limits)
 	e.prune(sample)
@@ -138,6 +139,7 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	for _, t := range m.tallies {
 		hop.Calls += t.operations
 	}
+	hop.FromSample = m.sampled != nil && !m.widened
 	if m.paired > 0 {
 		hop.Unanswered = m.unanswered
 	}
@@ -150,10 +152,14 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 			hop.Callee = parent.Callee
 		}
 		up := &e.hops[def.parent]
+		own, parents := m.tallies, up.tallies
+		if hop.FromSample {
+			own, parents = m.measuredTallies(), up.measuredTallies()
+		}
 		var with, of, path, whole float64
 		var absent quantile.Sample
-		for _, t := range up.tallies {
-			mine := m.find(t.threshold)
+		for _, t := range parents {
+			mine := find(own, t.threshold)
 			with += quantile.Weight(t.threshold) * float64(mine.present)
 			of += quantile.Weight(t.threshold) * float64(t.present)
 			absent.AddZeros(t.threshold, t.calls-mine.operations)
@@ -163,7 +169,7 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 		}
 		hop.Optional = hop.Presence < 1
 		for _, t := range e.hops[0].tallies {
-			path += quantile.Weight(t.threshold) * float64(m.find(t.threshold).path)
+			path += quantile.Weight(t.threshold) * float64(find(m.tallies, t.threshold).path)
 			whole += quantile.Weight(t.threshold) * float64(t.whole)
 		}
 		if whole > 0 {
@@ -205,13 +211,21 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 }
 
 // find returns the tally of a threshold, or an empty one.
-func (m *measured) find(threshold uint64) tally {
-	if i, ok := slices.BinarySearchFunc(m.tallies, threshold, func(t tally, want uint64) int {
+func find(tallies []tally, threshold uint64) tally {
+	if i, ok := slices.BinarySearchFunc(tallies, threshold, func(t tally, want uint64) int {
 		return cmp.Compare(t.threshold, want)
 	}); ok {
-		return m.tallies[i]
+		return tallies[i]
 	}
 	return tally{}
+}
+
+// measuredTallies are those of the requests that were measured one by one.
+func (m *measured) measuredTallies() []tally {
+	if m.sampled != nil {
+		return m.sampled
+	}
+	return m.tallies
 }
 
 // precedence decides which siblings end before others start.
@@ -263,10 +277,10 @@ func (e *collected) precedence(p *Profile, place []int) {
 	}
 }
 
-// calls returns how many single calls were measured.
+// calls returns how many single calls were measured one by one.
 func (m *measured) calls() int {
 	n := 0
-	for _, t := range m.tallies {
+	for _, t := range m.measuredTallies() {
 		n += t.calls
 	}
 	return n
@@ -274,7 +288,7 @@ func (m *measured) calls() int {
 
 func (m *measured) operations() int {
 	n := 0
-	for _, t := range m.tallies {
+	for _, t := range m.measuredTallies() {
 		n += t.operations
 	}
 	return n

@@ -116,7 +116,10 @@ type fitKey struct {
 func NewSurvey() *Survey { return &Survey{endpoints: make(map[Endpoint]*evidence)} }
 
 // AddTrace counts how a trace was sampled. Every trace is added once.
-func (s *Survey) AddTrace(t *trace.Trace) {
+func (s *Survey) AddTrace(t *trace.Trace) { s.traces.add(samplingOf(t)) }
+
+// samplingOf is the evidence of one trace.
+func samplingOf(t *trace.Trace) SamplingEvidence {
 	e := SamplingEvidence{Traces: 1}
 	switch t.Sampling {
 	case trace.SamplingKnown:
@@ -130,7 +133,7 @@ func (s *Survey) AddTrace(t *trace.Trace) {
 			break
 		}
 	}
-	s.traces.add(e)
+	return e
 }
 
 // Add takes the evidence of the request that enters t at span entry. It returns

@@ -5,12 +5,14 @@ import "sort"
 // Dist is a frozen, sorted sample. A nil Dist is valid and empty. It is
 // immutable, and so safe for concurrent use.
 type Dist struct {
-	values   []int64 // ascending, without the zeros of AddZeros
+	n        int     // values that were added
+	values   []int64 // ascending, without the zeros of AddZeros; of a sketch one for each bucket
+	sketched bool    // values are those of a sketch
 	zeros    int     // they stand before values[negative]
 	negative int     // values below 0
 
-	// cum[i] is the weight of values[:i]; nil where all weights are equal.
-	// The weights below count values in that case.
+	// cum[i] is the weight of values[:i]; nil where all weights are equal and
+	// no value stands for several. The weights below count values in that case.
 	cum        []float64
 	zeroWeight float64
 	total      float64
@@ -26,8 +28,12 @@ func (d *Dist) N() int {
 	if d == nil {
 		return 0
 	}
-	return len(d.values) + d.zeros
+	return d.n
 }
+
+// Sketched tells whether values are those of a [Sketch]: within [ErrorBound],
+// the smallest and the largest exact.
+func (d *Dist) Sketched() bool { return d != nil && d.sketched }
 
 // EffN returns the effective sample size (sum w)^2 / sum w^2: N where all
 // weights are equal, less where they differ.
@@ -39,10 +45,26 @@ func (d *Dist) EffN() float64 {
 }
 
 // Min returns the smallest value; false where there is none.
-func (d *Dist) Min() (int64, bool) { return d.nth(1) }
+func (d *Dist) Min() (int64, bool) {
+	switch {
+	case d.N() == 0:
+		return 0, false
+	case d.zeros > 0 && d.negative == 0:
+		return 0, true
+	}
+	return d.values[0], true
+}
 
 // Max returns the largest value; false where there is none.
-func (d *Dist) Max() (int64, bool) { return d.nth(int64(d.N())) }
+func (d *Dist) Max() (int64, bool) {
+	switch {
+	case d.N() == 0:
+		return 0, false
+	case d.zeros > 0 && d.negative == len(d.values):
+		return 0, true
+	}
+	return d.values[len(d.values)-1], true
+}
 
 // At returns the quantile: the smallest value whose cumulative weight reaches
 // the level's share of the whole, which is the nearest rank ceil(p*n) where
@@ -78,7 +100,7 @@ func (d *Dist) at(num, den int64) (int64, bool) {
 	return d.values[i], true
 }
 
-// nth returns the r-th smallest value, from 1.
+// nth returns the r-th smallest value, from 1, where all weights are equal.
 func (d *Dist) nth(r int64) (int64, bool) {
 	if r < 1 || r > int64(d.N()) {
 		return 0, false
@@ -142,7 +164,7 @@ type Estimate struct {
 	Confidence float64
 	N          int
 	EffN       float64 // after Shrink
-	Exact      bool    // from all values; false for an empty sample
+	Exact      bool    // from all values; false for an empty sample and for a sketch
 	// Censored tells that so many values were cut short that the quantile
 	// itself is only a lower bound.
 	Censored bool
@@ -161,7 +183,7 @@ func (d *Dist) Estimate(l Level, o EstimateOptions) Estimate {
 	if !ok {
 		return Estimate{P: l}
 	}
-	e := Estimate{P: l, Value: value, Lo: min(value, 0), Confidence: confidence, N: d.N(), EffN: d.effN, Exact: true}
+	e := Estimate{P: l, Value: value, Lo: min(value, 0), Confidence: confidence, N: d.N(), EffN: d.effN, Exact: !d.sketched}
 	if o.Shrink > 0 && o.Shrink < 1 {
 		e.EffN *= o.Shrink
 	}

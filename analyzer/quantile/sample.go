@@ -31,10 +31,15 @@ type class struct {
 	threshold uint64
 	values    []int64
 	zeros     int // values that are 0 because the call was not made
-	censored  int // of values: cut short, so that the true value is larger
+	censored  int // of the others: cut short, so that the true value is larger
+
+	// Values that were given up for counts, see [Sketch]; min and max are theirs.
+	buckets  []Bucket
+	bucketed int
+	min, max int64
 }
 
-func (c *class) len() int { return len(c.values) + c.zeros }
+func (c *class) len() int { return len(c.values) + c.bucketed + c.zeros }
 
 // Add adds the value of a request that was sampled with the given threshold T:
 // it counts 2^56/(2^56-T) times, once for T = 0. T is below 2^56; larger ones
@@ -68,6 +73,24 @@ func (s *Sample) Merge(other *Sample) {
 		c.values = append(c.values, o.values...)
 		c.zeros += o.zeros
 		c.censored += o.censored
+		if o.bucketed > 0 {
+			if c.bucketed == 0 {
+				c.min, c.max = o.min, o.max
+			}
+			c.min, c.max = min(c.min, o.min), max(c.max, o.max)
+			c.buckets = mergeBuckets(c.buckets, o.buckets)
+			c.bucketed += o.bucketed
+		}
+	}
+}
+
+// Unweigh makes every value count once, whatever its threshold was.
+func (s *Sample) Unweigh() {
+	classes := s.classes
+	s.classes = nil
+	for i := range classes {
+		classes[i].threshold = 0
+		s.Merge(&Sample{classes: classes[i : i+1]})
 	}
 }
 
@@ -102,13 +125,18 @@ func (s *Sample) Freeze() *Dist {
 	classes := s.classes
 	s.classes = nil
 	d := &Dist{}
-	if len(classes) == 1 {
+	for i := range classes {
+		d.n += classes[i].len()
+		d.sketched = d.sketched || classes[i].bucketed > 0
+	}
+	switch {
+	case len(classes) == 1 && !d.sketched:
 		c := &classes[0]
 		slices.Sort(c.values)
 		d.values, d.zeros, d.censored = slices.Clip(c.values), c.zeros, float64(c.censored)
 		d.total = float64(c.len())
 		d.effN = d.total
-	} else if len(classes) > 1 {
+	case len(classes) > 0:
 		d.freezeWeighted(classes)
 	}
 	d.negative = sort.Search(len(d.values), func(i int) bool { return d.values[i] >= 0 })
@@ -122,26 +150,22 @@ func (s *Sample) Freeze() *Dist {
 	return d
 }
 
+// item is a value, or several that count as one, and what it weighs.
+type item struct {
+	value  int64
+	weight float64
+}
+
 // freezeWeighted fills d from values of different weight. Sums run in the order
-// of (value, threshold) or of thresholds alone, so their rounding is that of
-// the set and not of its history.
+// of (value, weight) or of thresholds alone, so their rounding is that of the
+// set and not of its history.
 func (d *Dist) freezeWeighted(classes []class) {
-	type item struct {
-		value  int64
-		weight float64
-	}
-	n := 0
-	for i := range classes {
-		n += len(classes[i].values)
-	}
-	items := make([]item, 0, n)
+	var items []item
 	squares := 0.0
 	for i := range classes {
 		c := &classes[i]
 		w := Weight(c.threshold)
-		for _, v := range c.values {
-			items = append(items, item{v, w})
-		}
+		items = append(items, c.items()...)
 		d.zeros += c.zeros
 		d.censored += float64(c.censored) * w
 		d.total += float64(c.len()) * w
@@ -153,8 +177,8 @@ func (d *Dist) freezeWeighted(classes []class) {
 	slices.SortFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.value, b.value), cmp.Compare(a.weight, b.weight))
 	})
-	d.values = make([]int64, n)
-	d.cum = make([]float64, n+1)
+	d.values = make([]int64, len(items))
+	d.cum = make([]float64, len(items)+1)
 	for i, it := range items {
 		d.values[i] = it.value
 		d.cum[i+1] = d.cum[i] + it.weight

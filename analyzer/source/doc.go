@@ -8,6 +8,9 @@
 // that wait for what describes them and comes after them: the processes of a
 // Jaeger trace, the resource or scope of OTLP.
 //
+// A profile, which `budgetctl profile` wrote, is told by its beginning and handed
+// out whole, for package profile to read.
+//
 // Bad data costs only itself. A bad attribute costs the attribute, if it is one
 // that is read at all; a bad span costs the span; a bad line costs the line; a
 // syntax error in a longer document costs the rest of that document. A span is

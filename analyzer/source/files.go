@@ -29,7 +29,7 @@ const stdinName = "-"
 // extensions are the names of files that are read from a folder, each also with
 // one of packedExtensions behind it.
 var (
-	extensions       = []string{".json", ".jsonl", ".ndjson", ".pb", ".otlp"}
+	extensions       = []string{".json", ".jsonl", ".ndjson", ".pb", ".otlp", ".profile"}
 	packedExtensions = []string{".gz", ".zst"}
 )
 

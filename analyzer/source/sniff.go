@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // formatProto is the only format that is not JSON.
@@ -72,7 +74,12 @@ const (
 	lines                  // JSON, each value on a line of its own
 	message                // one protobuf message
 	frames                 // protobuf messages with their lengths before them
+	whole                  // a profile, which is handed out as it is
 )
+
+// formatProfile is the name of what `budgetctl profile` writes. It is told by its
+// beginning alone, and cannot be asked for.
+const formatProfile = "profile"
 
 // Looking ahead into a file goes no further than this: one line of a file
 // exporter fits many times over.
@@ -94,6 +101,9 @@ func sniff(s *stream, forced string) (format string, form shape, err error) {
 			return "", 0, errCutOff
 		}
 		return "", 0, errEmpty
+	}
+	if bytes.HasPrefix(head, []byte(trace.ProfileMagic)) {
+		return formatProfile, whole, nil
 	}
 	if forced == formatProto {
 		if beginsJSON(head) {

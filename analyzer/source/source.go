@@ -30,6 +30,10 @@ type Options struct {
 	MaxString int    // bytes of a text; longer ones are cut. 0 means DefaultMaxString
 	Workers   int    // goroutines that parse; 0 means GOMAXPROCS
 
+	// Remaining are the attributes in which services write what is left of a
+	// budget; nil means trace.DefaultRemainingAttributes.
+	Remaining []trace.RemainingAttribute
+
 	// Progress, if not nil, is told between batches how many bytes of the
 	// files, as they are stored, have been read, and their total size; 0 where
 	// the size of an input is not known. It is called on the goroutine that
@@ -49,7 +53,7 @@ type Source struct {
 var _ trace.Source = (*Source)(nil)
 
 // Open makes a source of files, folders (read recursively: *.json, *.jsonl,
-// *.ndjson, *.pb, *.otlp, plain or with .gz or .zst), globs and "-" for stdin. A
+// *.ndjson, *.pb, *.otlp, *.profile, plain or with .gz or .zst), globs and "-" for stdin. A
 // file that is named twice is read once; a pipe or device is read only if its
 // own name is given. The only errors are an unknown format
 // and an empty list of inputs. An input that cannot be used, because it does not
@@ -85,14 +89,15 @@ type openFile struct {
 	in    inputFile
 }
 
-// result is what a worker has to hand out: spans and notes, or why a file could
-// not be used.
+// result is what a worker has to hand out: spans and notes, or a profile, or why a
+// file could not be used.
 type result struct {
-	spans []trace.Span
-	notes trace.Notes
-	hint  string
-	why   *reasons // at the end of a task
-	err   error
+	spans   []trace.Span
+	profile []byte
+	notes   trace.Notes
+	hint    string
+	why     *reasons // at the end of a task
+	err     error
 }
 
 // task is a file, or a block of one.
@@ -148,7 +153,7 @@ func (s *Source) deliver(
 		size += f.size
 	}
 	var (
-		spans int // of the current file
+		found bool // something, in the current file
 		notes trace.Notes
 		hint  string
 		why   reasons
@@ -165,12 +170,12 @@ func (s *Source) deliver(
 			if res.why != nil {
 				why.merge(res.why)
 			}
-			if len(res.spans) == 0 && len(res.notes.List()) == 0 {
+			if len(res.spans) == 0 && res.profile == nil && len(res.notes.List()) == 0 {
 				continue
 			}
-			spans += len(res.spans)
+			found = found || len(res.spans) > 0 || res.profile != nil
 			notes.Merge(res.notes)
-			if !yield(trace.Batch{File: &t.file.File, Spans: res.spans, Notes: res.notes}, nil) {
+			if !yield(trace.Batch{File: &t.file.File, Spans: res.spans, Notes: res.notes, Profile: res.profile}, nil) {
 				return
 			}
 			if s.opts.Progress != nil {
@@ -181,13 +186,13 @@ func (s *Source) deliver(
 			continue
 		}
 		t.file.Bytes = t.file.read.Load()
-		if fail == nil && spans == 0 {
+		if fail == nil && !found {
 			fail = noSpans(t.file.Name, s.opts.Format, notes, why, hint)
 		}
 		if fail != nil && !yield(trace.Batch{}, &FileError{t.file.Name, fail}) {
 			return
 		}
-		spans, notes, hint, why, fail = 0, trace.Notes{}, "", reasons{}, nil
+		found, notes, hint, why, fail = false, trace.Notes{}, "", reasons{}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		yield(trace.Batch{}, err)
@@ -230,7 +235,7 @@ func (s *Source) dispatch(ctx context.Context, f *openFile, ordered, work chan<-
 	if err != nil {
 		return submit(func(r *reader) { r.emit(result{err: err}) }, true)
 	}
-	if form == documents || form == message {
+	if form == documents || form == message || form == whole {
 		if !submit(func(r *reader) { r.readContent(content, form) }, true) {
 			content.Close()
 			return false
@@ -345,6 +350,9 @@ func (r *reader) readContent(c *content, form shape) {
 		r.readDocuments(c.stream)
 	case message:
 		r.readMessage(c.stream)
+	case whole:
+		r.readProfile(c.stream)
+		return
 	default:
 		for cut := newBlocks(c.stream, form); !errors.Is(r.json.err, errStopped); {
 			b, ok := cut.next()
@@ -355,6 +363,19 @@ func (r *reader) readContent(c *content, form shape) {
 		}
 	}
 	r.endContent(c.stream)
+}
+
+// readProfile hands out a profile. Half of one is of no use.
+func (r *reader) readProfile(s *stream) {
+	content, _ := io.ReadAll(s) // how the stream ended is asked for below
+	switch err, cut := s.failure(); {
+	case err != nil:
+		r.emit(result{err: err})
+	case cut:
+		r.emit(result{err: fmt.Errorf("this profile is not whole, copy it again: %w", errCutShort)})
+	default:
+		r.emit(result{profile: content})
+	}
 }
 
 // readBlock reads lines or frames and hands out what they hold.

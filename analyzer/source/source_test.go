@@ -153,7 +153,7 @@ func TestInputsThatAreNotThereCostOnlyThemselves(t *testing.T) {
 		in("links"):               {in("links/broken.json"), "no such file or directory", []string{in("links/good.json")}},
 		in("links/*"):             {in("links/broken.json"), "no such file or directory", []string{in("links/good.json")}},
 		in("links/../links/x*on"): {in("links/../links/x*on"), "no file matches this pattern", nil},
-		in("empty"): {in("empty"), "no trace files in this folder (looked for *.json, *.jsonl, *.ndjson, *.pb, *.otlp, " +
+		in("empty"): {in("empty"), "no trace files in this folder (looked for *.json, *.jsonl, *.ndjson, *.pb, *.otlp, *.profile, " +
 			"plain or with .gz or .zst)", nil},
 	} {
 		src, err := Open([]string{in("a.json"), input, input, in("z.json")}, nil, Options{})

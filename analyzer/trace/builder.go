@@ -244,6 +244,24 @@ func (b *Builder) Assemble(i int, maxSpans int, t *Trace) error {
 	return nil
 }
 
+// Count returns how many spans of trace i were added, 0 <= i < Len.
+func (b *Builder) Count(i int) int { return b.traces[i].count }
+
+// Raw appends the spans of trace i, 0 <= i < Len, to dst as they were added:
+// with the trace ids that they came with, and with all that [Builder.Assemble]
+// leaves out. The order does not depend on that of adding.
+func (b *Builder) Raw(dst []Span, i int) []Span {
+	src := b.traces[i]
+	first := len(dst)
+	for _, ref := range b.order[src.first : src.first+src.count] {
+		dst = append(dst, b.chunks[ref.chunk][ref.index])
+	}
+	slices.SortFunc(dst[first:], func(x, y Span) int {
+		return cmp.Or(x.TraceID.Compare(y.TraceID), compareSpans(&x, &y))
+	})
+	return dst
+}
+
 // largeTrace is the number of spans from which buffers are worth giving up.
 const largeTrace = 1024
 

@@ -18,7 +18,15 @@ type Batch struct {
 	File  *File // same pointer for all batches of one file; never nil
 	Spans []Span
 	Notes Notes // what was wrong with the data and what it cost
+
+	// Profile is the content of a file that begins with [ProfileMagic]; it comes
+	// alone and whole. Nil of a file with spans.
+	Profile []byte
 }
+
+// ProfileMagic is how a profile file begins once it is decompressed. It is read
+// and written by package profile.
+const ProfileMagic = "latencybudget profile\n"
 
 // Source is anything that spans can be read from.
 //

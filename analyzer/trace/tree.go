@@ -302,6 +302,12 @@ func (p *Paths) Child(parent int32, key Key) int32 {
 	return n
 }
 
+// Find returns the node for key below parent, if there is one.
+func (p *Paths) Find(parent int32, key Key) (node int32, ok bool) {
+	node, ok = p.index[pathKey{parent, key}]
+	return node, ok
+}
+
 // Len returns the number of nodes; parents have smaller numbers than children.
 func (p *Paths) Len() int { return len(p.nodes) }
 

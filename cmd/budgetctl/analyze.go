@@ -28,9 +28,10 @@ const analyzeLong = `Read exported traces and print, for each endpoint, what eve
 of the budget it should get, where it is too tight or too loose, and how far to
 trust it.
 
-INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp, also
-.gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
-Zipkin, Tempo and the Go SDK's stdouttrace are told apart by their content.
+INPUT is a file, a folder (searched for *.json *.jsonl *.ndjson *.pb *.otlp *.profile,
+also .gz and .zst), a glob, or - for standard input. OTLP JSON and protobuf, Jaeger,
+Zipkin, Tempo, the Go SDK's stdouttrace, and what budgetctl profile wrote are told
+apart by their content.
 
 Every hop gets two numbers. BUDGET is its part of a strict partition: budgets of
 calls in sequence and the caller's own time never exceed the caller's budget. Use
@@ -63,7 +64,7 @@ type analyzeFlags struct {
 	budgets, endpoints, floors, caps, current []string
 	reserve, strategy, percentile, quantum    string
 	outputs                                   []string
-	failOn                                    []string
+	failOn, remaining                         []string
 	noColor, ascii, strict, replay            bool
 	degradable, incidents                     []string
 	config                                    analyzer.Config
@@ -106,6 +107,8 @@ func newAnalyze() *cobra.Command {
 		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
+	flags.StringArrayVar(&f.remaining, "remaining-attribute", nil,
+		"attribute in which services write what is left of the budget, 'name=unit' with ns, us, ms or s (repeatable; default deadline_remaining_ms=ms)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -171,6 +174,13 @@ func (f *analyzeFlags) parse() error {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	check("fail-on", f.checkFailOn())
+	for _, s := range f.remaining {
+		r, err := trace.ParseRemainingAttribute(s)
+		if check("remaining-attribute", err) {
+			f.source.Remaining = append(f.source.Remaining, r)
+		}
+	}
+	check("remaining-attribute", trace.CheckRemainingAttributes(f.source.Remaining))
 	if _, err := budget.StrategyNamed(f.strategy); err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
@@ -245,7 +255,7 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	failed := !f.tell(cmd.ErrOrStderr(), rep)
+	failed := !tell(cmd.ErrOrStderr(), &rep.Input, f.strict)
 	for _, o := range outs { // one that cannot be written does not stop the others
 		if err := f.write(cmd.OutOrStdout(), rep, o); err != nil {
 			complain(cmd.ErrOrStderr(), err)
@@ -293,22 +303,22 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 
 // tell writes notes and failed inputs, a line each. It returns whether all input
 // could be used.
-func (f *analyzeFlags) tell(w io.Writer, rep *analyzer.Report) bool {
-	failed := len(rep.Input.Failed) > 0
-	for _, n := range rep.Input.Notes {
+func tell(w io.Writer, in *analyzer.Input, strict bool) bool {
+	failed := len(in.Failed) > 0
+	for _, n := range in.Notes {
 		at := strings.TrimPrefix(strings.Join([]string{n.Where, n.Example}, ", "), ", ")
 		if at = strings.TrimSuffix(at, ", "); at != "" {
 			at = " (first: " + at + ")"
 		}
 		level := "note"
-		if f.strict && n.Lost {
+		if strict && n.Lost {
 			level, failed = "error", true
 		}
 		if n.Kind != string(trace.NoteOutside) && n.Kind != string(trace.NoteNotSelected) { // as asked for
 			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, report.Printable(n.Text), report.Printable(at))
 		}
 	}
-	for _, err := range rep.Input.Failed {
+	for _, err := range in.Failed {
 		complain(w, err)
 	}
 	return !failed
