@@ -41,6 +41,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&s.Orders, "orders", "bin/orders", "the order chain")
 	flags.StringVar(&s.Budgetctl, "budgetctl", "bin/budgetctl", "budgetctl")
 	flags.StringVar(&s.Config, "dashboards", "dashboards", "the folder of collector.yaml and alerts.yaml")
+	flags.StringVar(&s.Plan, "plan", "examples/demo/budgets.yaml", "plan file; plan-rules.yaml is beside it")
 	flags.StringVar(&s.Histograms, "histograms", "native", "native or classic")
 	flags.StringVar(&out, "out", "", "keep the spans of each phase in this folder, as OTLP JSON lines")
 	flags.BoolVar(&hold, "hold", false, "keep the Collector and Prometheus until interrupted, to look at the dashboards")

@@ -106,8 +106,10 @@ func readSpans(t *testing.T, files ...string) []span {
 	return spans
 }
 
-func (s span) text(key string) string   { v, _ := s.attrs["latency_budget."+key].(string); return v }
+func (s span) text(key string) string { v, _ := s.attrs["latency_budget."+key].(string); return v }
+
 func (s span) list(key string) []string { v, _ := s.attrs["latency_budget."+key].([]string); return v }
+
 func (s span) number(key string) (float64, bool) {
 	v, ok := s.attrs["latency_budget."+key].(float64)
 	return v, ok
@@ -118,6 +120,12 @@ func (s span) judged() bool { return s.text("callee") != "" && (s.kind == server
 
 // counts tells whether the span is the one by which its hop is counted.
 func (s span) counts() bool { return s.judged() && (s.kind == client || s.text("caller") == "") }
+
+// overPlan tells whether the span took longer than the plan allows its hop.
+func (s span) overPlan() bool {
+	used, _ := s.number("utilization")
+	return s.counts() && s.text("plan.revision") != "" && used > 1
+}
 
 // key names a span by some of its labels, as the results of queries are named.
 func (s span) key(labels ...string) string {

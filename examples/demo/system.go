@@ -20,23 +20,20 @@ import (
 const (
 	// collect is how long the Collector waits for the spans of one trace: longer
 	// than the longest request, and than spans lie in the services.
-	collect = 6 * time.Second
-	scrape  = time.Second
-	// settle is when the spans of a phase are in the file and its metrics in
-	// Prometheus: flushed by the Collector, and scraped twice.
-	settle = collect + 2*time.Second + 2*scrape
-
+	collect      = 5 * time.Second
+	scrape       = time.Second
 	startTimeout = 30 * time.Second
 	stopTimeout  = 10 * time.Second
 )
+
+//go:generate go run ../../dashboards/planrules -o plan-rules.yaml budgets.yaml
 
 // System is the Collector and Prometheus, as processes of their own.
 type System struct {
 	Collector, Prometheus, Orders, Budgetctl string // programs
 	Config                                   string // folder of collector.yaml and alerts.yaml
 	Histograms                               string // native or classic
-	Env                                      []string
-	Rules                                    []string // further rule files of Prometheus
+	Plan                                     string // plan file; beside it lies plan-rules.yaml
 
 	// After Start:
 	OTLP string // host:port of the Collector, OTLP over HTTP
@@ -54,7 +51,6 @@ type process struct {
 	cmd  *exec.Cmd
 	log  *bytes.Buffer // what it wrote, complete once done is closed
 	done chan struct{}
-	err  error
 }
 
 // Phase is a load of the order chain.
@@ -89,7 +85,7 @@ func (s *System) Start(ctx context.Context) (err error) {
 	local := func(i int) string { return net.JoinHostPort("127.0.0.1", ports[i]) }
 	s.GRPC, s.OTLP, s.Web = local(0), local(1), local(3)
 	name := filepath.Join(s.dir, "traces.jsonl")
-	if err := s.start(ctx, "the Collector", s.Collector, append([]string{
+	if err := s.start(ctx, "the Collector", s.Collector, []string{
 		"LATENCY_BUDGET_GRPC_PORT=" + ports[0],
 		"LATENCY_BUDGET_HTTP_PORT=" + ports[1],
 		"LATENCY_BUDGET_METRICS_PORT=" + ports[2],
@@ -97,7 +93,8 @@ func (s *System) Start(ctx context.Context) (err error) {
 		"LATENCY_BUDGET_FILE=" + name,
 		"LATENCY_BUDGET_WAIT=" + collect.String(),
 		"LATENCY_BUDGET_FLUSH=" + scrape.String(),
-	}, s.Env...), "--config", filepath.Join(s.Config, "collector.yaml")); err != nil {
+		"LATENCY_BUDGET_PLAN=" + s.Plan,
+	}, "--config", filepath.Join(s.Config, "collector.yaml")); err != nil {
 		return err
 	}
 	config, err := s.prometheusConfig(local(2))
@@ -123,7 +120,9 @@ func (s *System) Start(ctx context.Context) (err error) {
 // prometheusConfig writes the configuration of Prometheus.
 func (s *System) prometheusConfig(target string) (string, error) {
 	var rules bytes.Buffer
-	for _, file := range append([]string{filepath.Join(s.Config, "alerts.yaml")}, s.Rules...) {
+	for _, file := range []string{
+		filepath.Join(s.Config, "alerts.yaml"), filepath.Join(filepath.Dir(s.Plan), "plan-rules.yaml"),
+	} {
 		path, err := filepath.Abs(file)
 		if err != nil {
 			return "", err
@@ -148,7 +147,7 @@ func (s *System) start(ctx context.Context, name, program string, env []string, 
 		return fmt.Errorf("%s cannot be started: %w", name, err)
 	}
 	go func() {
-		p.err = p.cmd.Wait()
+		_ = p.cmd.Wait() // ProcessState tells how it went
 		close(p.done)
 	}()
 	s.processes = append(s.processes, p)
@@ -189,7 +188,7 @@ func (s *System) dead() error {
 		select {
 		case <-p.done:
 			log := p.log.Bytes()
-			return fmt.Errorf("%s ended (%v) and said: %s", p.name, p.err, log[max(0, len(log)-2000):])
+			return fmt.Errorf("%s has ended (%s) and said: %s", p.name, p.cmd.ProcessState, log[max(0, len(log)-2000):])
 		default:
 		}
 	}
@@ -239,15 +238,10 @@ func (s *System) Run(ctx context.Context, p Phase, spans string) (Seen, error) {
 		return seen, fmt.Errorf("orders: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	seen.Report = string(out)
-	select {
-	case <-ctx.Done():
-		return seen, ctx.Err()
-	case <-time.After(settle):
-	}
-	seen.End = time.Now()
-	if err := s.dead(); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return seen, err
 	}
+	seen.End = time.Now()
 	// The file grows by whole lines, and everything of the phase is in it by now.
 	to, err := os.Create(spans)
 	if err != nil {
