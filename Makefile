@@ -19,6 +19,11 @@ help: ## Show this list.
 build: ## Build bin/budgetctl.
 	go build -trimpath -o bin/budgetctl ./cmd/budgetctl
 
+.PHONY: demo
+demo: collector build ## Run the order chain, the Collector and Prometheus through two avalanches and compare them (a minute).
+	go build -trimpath -o bin/ ./examples/orders ./examples/demo
+	bin/demo
+
 .PHONY: test
 test: ## Run all tests.
 	go test ./...

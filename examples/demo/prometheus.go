@@ -69,34 +69,45 @@ func (s *System) ask(ctx context.Context, expr string, at time.Time) ([]sample, 
 	return data.Result, err
 }
 
-// settle waits until what was sent has gone all the way: the Collector has
-// collected it, and what Prometheus scrapes no longer grows.
-func (s *System) settle(ctx context.Context) error {
+// total adds up all that Prometheus has counted so far.
+func (s *System) total(ctx context.Context) (float64, error) {
+	got, err := s.ask(ctx, `sum({__name__=~"latency_budget_[a-z_]+_(total|count)"})`, time.Now())
+	if err != nil {
+		return 0, fmt.Errorf("prometheus: %w", err)
+	}
+	if len(got) == 0 {
+		return 0, nil
+	}
+	return got[0].number(), nil
+}
+
+// settle waits until what was sent has gone all the way: the total is above what it
+// was before, and has stopped growing.
+func (s *System) settle(ctx context.Context, before float64) error {
 	const calm = 4 // scrapes
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	pause := collect + time.Second
-	last, same := math.NaN(), 0
+	last, same := before, 0
 	for same < calm {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("nothing arrives in Prometheus: %w", ctx.Err())
 		case <-time.After(pause):
 		}
 		pause = scrape
 		if err := s.dead(); err != nil {
 			return err
 		}
-		got, err := s.ask(ctx, "sum(latency_budget_calls_total)", time.Now())
-		if err != nil {
-			return fmt.Errorf("prometheus: %w", err)
+		now, err := s.total(ctx)
+		switch {
+		case err != nil:
+			return err
+		case now > last:
+			last, same = now, 1
+		case now == last && last > before: // a scrape that failed tells nothing
+			same++
 		}
-		now := 0.0
-		if len(got) == 1 {
-			now = got[0].number()
-		}
-		if now != last {
-			last, same = now, 0
-		}
-		same++
 	}
 	return nil
 }

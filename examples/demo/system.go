@@ -20,10 +20,11 @@ import (
 const (
 	// collect is how long the Collector waits for the spans of one trace: longer
 	// than the longest request, and than spans lie in the services.
-	collect      = 5 * time.Second
-	scrape       = time.Second
-	startTimeout = 30 * time.Second
-	stopTimeout  = 10 * time.Second
+	collect       = 5 * time.Second
+	scrape        = time.Second
+	settleTimeout = 2 * time.Minute
+	startTimeout  = 30 * time.Second
+	stopTimeout   = 10 * time.Second
 )
 
 //go:generate go run ../../dashboards/planrules -o plan-rules.yaml budgets.yaml
@@ -226,6 +227,10 @@ func (s *System) Stop() error {
 // into a file.
 func (s *System) Run(ctx context.Context, p Phase, spans string) (Seen, error) {
 	seen := Seen{Phase: p, Start: time.Now(), Spans: spans}
+	before, err := s.total(ctx)
+	if err != nil {
+		return seen, err
+	}
 	cmd := exec.CommandContext(ctx, s.Orders, append([]string{"-endpoint", "http://" + s.OTLP}, p.Args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
@@ -238,7 +243,7 @@ func (s *System) Run(ctx context.Context, p Phase, spans string) (Seen, error) {
 		return seen, fmt.Errorf("orders: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	seen.Report = string(out)
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(ctx, before); err != nil {
 		return seen, err
 	}
 	seen.End = time.Now()
