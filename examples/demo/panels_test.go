@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,9 +24,29 @@ type oracle struct {
 	native float64 // how far native histograms may be off, where an edge is none of theirs
 }
 
-// bucket is the widest that a bucket of the histograms is, as a factor, with
+// widest is how wide the buckets of the histograms are at most, as a factor, with
 // native or classic ones.
-var bucket = map[string]float64{"native": 1.1, "classic": 2.6}
+var widest = map[string]float64{"native": 1.1, "classic": 2.5}
+
+// within returns what a quantile may be that lies between two values: any point of
+// the buckets that hold them.
+func within(low, high float64, histograms string, isShare bool) (float64, float64) {
+	factor := widest[histograms]
+	low, high = low/factor, high*factor
+	if histograms == "native" {
+		return low, max(high, 1e-9) // 0 has a narrow bucket of its own
+	}
+	first, last := 0.001, 30.0 // edges of the seconds
+	if isShare {
+		first, last = 0.1, 5
+	}
+	// What is below the first edge may be anywhere there, and what is beyond the last
+	// is said to be at the last.
+	if low < first {
+		low = 0
+	}
+	return min(low, last), min(max(high, first), last)
+}
 
 // oracles are the expected answers of all queries of the dashboards, by panel and
 // query.
@@ -232,13 +251,7 @@ func check(ctx context.Context, s *System, expr string, at time.Time, o oracle) 
 			low, high = low*0.75, high*1.25
 		case o.spread != nil:
 			low, high = around(o.spread[k], o.p)
-			// Below the smallest bucket lies all that is less than 1 ms or a tenth.
-			low, high = low/bucket[s.Histograms]-1e-9, max(high*bucket[s.Histograms], 0.0011)
-			if s.Histograms == "classic" && strings.Contains(expr, "utilization") {
-				low, high = math.Min(low, low-0.1), math.Max(high, 0.1)
-				high = math.Min(high, math.Max(high, 5)) // all beyond the last edge is at the last edge
-				low = math.Min(low, 5)
-			}
+			low, high = within(low, high, s.Histograms, strings.Contains(expr, "utilization"))
 		}
 		if !(v >= low && v <= high) {
 			return fmt.Errorf("%s is %v, want %v to %v", k, v, low, high)
