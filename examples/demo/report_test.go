@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 )
 
 const report = `gateway   http://127.0.0.1:1/order, mode fresh
@@ -69,5 +73,30 @@ func TestAMissingProgramIsToldInOneLine(t *testing.T) {
 	}
 	if left := leftIn(t, tmp); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// The Collector counts what every rule that flags spans finds, each once.
+func TestEveryFlagIsCounted(t *testing.T) {
+	text, err := os.ReadFile(dashboards + "/collector.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flags []string
+	for _, r := range finding.Rules() {
+		if r.Flag != "" {
+			flags = append(flags, r.Flag)
+		}
+	}
+	for _, flag := range flags {
+		if n := strings.Count(string(text), "latency_budget.flag, default_value: "+flag+"}"); n != 1 {
+			t.Errorf("%s has %d entries, want 1", flag, n)
+		}
+		if n := strings.Count(string(text), `ContainsValue(span.attributes["latency_budget.findings"], "`+flag+`")`); n != 1 {
+			t.Errorf("%s is looked for %d times, want once", flag, n)
+		}
+	}
+	if n := strings.Count(string(text), "latency_budget.flag, default_value:"); n != len(slices.Compact(slices.Sorted(slices.Values(flags)))) {
+		t.Errorf("%d flags are counted, but rules have %d", n, len(flags))
 	}
 }
