@@ -136,8 +136,8 @@ service: {telemetry: {metrics: {level: none}}}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
 	stopped := false
 	c.stop = func() {
 		if stopped {
@@ -146,13 +146,13 @@ service: {telemetry: {metrics: {level: none}}}
 		stopped = true
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("the Collector ended with %v:\n%s", err, c.log)
+		case <-ended:
+			if !cmd.ProcessState.Success() {
+				t.Errorf("the Collector ended with %v:\n%s", cmd.ProcessState, c.log)
 			}
 		case <-time.After(patience):
 			_ = cmd.Process.Kill()
-			_ = <-ended
+			<-ended
 			t.Errorf("the Collector did not end:\n%s", c.log)
 		}
 		for line := range strings.Lines(c.log.String()) {

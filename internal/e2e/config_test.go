@@ -54,7 +54,7 @@ const (
 func someFlagged(t *testing.T, endpoint string) {
 	t.Helper()
 	place(t, endpoint, "-budget", "2s", "-requests", fmt.Sprint(sentTraces), "-concurrency", "10",
-		"-fault", "slow=risk:1700ms@0.3")
+		"-fault", "slow=persist:1700ms@0.3")
 }
 
 func isFlagged(span ptrace.Span) bool { return len(flags(span)) > 0 }

@@ -32,8 +32,8 @@ type scenario struct {
 	may   string // rules that may find something too, where that is a matter of a few ms
 }
 
-// A request of 2 s takes about 60 ms, so that a busy machine finds nothing more.
-// What is to run out of time has none of its own to lose: work of 3 s.
+// A request has 2 s and takes about 60 ms, and what takes long is at the end of
+// the chain, so that a busy machine makes nobody late but those who should be.
 var scenarios = []scenario{
 	{args: "-mode propagated"},
 	{args: "-mode propagated -deadline absolute"},
@@ -47,14 +47,14 @@ var scenarios = []scenario{
 	{args: "-mode header", rules: "deadline-reset"},
 	{args: "-mode background", rules: "trace-restarted"},
 
-	{args: "-fault slow=risk:1700ms", rules: "budget-utilization"},
+	{args: "-fault slow=persist:1700ms", rules: "budget-utilization"},
 	{
 		args: "-fault slow=risk:3s", rules: "budget-overrun budget-utilization deadline-exceeded tightest-deadline",
 		may: "work-after-deadline", // who is told to stop takes a moment
 	},
-	{args: "-fault cold=risk:1700ms", rules: "budget-utilization"},
-	{args: "-fault queue=auth", rules: "queue-wait"},
-	{args: "-fault queue=risk", rules: "queue-wait"},
+	{args: "-fault cold=persist:1700ms", rules: "budget-utilization"},
+	{args: "-budget 4s -fault queue=auth", rules: "queue-wait"},
+	{args: "-fault queue=persist", rules: "queue-wait"},
 	{args: "-fault ignore=risk:3s", rules: "budget-overrun budget-utilization deadline-exceeded tightest-deadline work-after-deadline"},
 	{args: "-fault lostcancel=risk"},
 	{
@@ -62,10 +62,13 @@ var scenarios = []scenario{
 		rules: "budget-overrun budget-utilization call-after-deadline deadline-exceeded deadline-reset exhausted-at-start " +
 			"retry-overspend tightest-deadline work-after-deadline",
 	},
-	{args: "-fault stall=payment:700ms", rules: "queue-wait"},
+	{args: "-fault stall=persist:700ms", rules: "queue-wait"},
 	{args: "-fault fail=payment"},
 	{args: "-fault retry=payment:4 -fault fail=payment", rules: "retry-amplification"},
-	{args: "-fault retry=persist -fault retry=payment -fault retry=risk -fault fail=persist", rules: "retry-amplification"},
+	{
+		args:  "-budget 8s -fault retry=persist -fault retry=payment -fault retry=risk -fault fail=persist",
+		rules: "retry-amplification",
+	},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms"},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms -fault lostcancel=risk"},
 	{
@@ -80,7 +83,7 @@ var scenarios = []scenario{
 	// A timeout of one's own that is shorter than what is left is no reset; one that
 	// is longer lets work go on when nobody waits any more.
 	{
-		args:  "-mode fresh -fresh 500ms -fault slow=risk:1s",
+		args:  "-mode fresh -fresh 4s -budget 8s -fault slow=risk:6s -concurrency 12",
 		rules: "budget-overrun budget-utilization deadline-exceeded fixed-timeout tightest-deadline", may: "work-after-deadline",
 	},
 	{
@@ -102,7 +105,7 @@ func TestEveryModeAndFaultShowsInItsRulesAndNoOthers(t *testing.T) {
 			if i%2 == 1 {
 				endpoint = "http://" + c.http
 			}
-			place(t, endpoint, append(strings.Fields(s.args), "-budget", "2s", "-requests", "12", "-concurrency", "6")...)
+			place(t, endpoint, append([]string{"-budget", "2s", "-requests", "12", "-concurrency", "6"}, strings.Fields(s.args)...)...)
 
 			raw, flagged, proto := filepath.Join(c.dir, "raw.jsonl"), filepath.Join(c.dir, "traces.jsonl"), filepath.Join(c.dir, "traces.pb")
 			var before, after, afterProto spans
