@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
@@ -34,12 +35,19 @@ type Config struct {
 	Floors  []HopAmount // least useful budget of a hop
 	Caps    []HopAmount // most that a hop may get; limits BUDGET and TIMEOUT
 	Current []HopAmount // today's timeouts
+	// Plan is the plan to start from, nil for none: endpoints keep its budgets,
+	// and what people set in it by hand; its shares stand for today's timeouts.
+	Plan *plan.Plan
+	// Point has Check judge by measured values alone, without their intervals.
+	Point bool
 	// Degradable are hops, named as in HopAmount, that callers can do without:
 	// in the replay they do not fail a request at their timeout.
 	Degradable []string
 	Incidents  []Incident // what-ifs to replay, each alone
 	// Strategy names one of budget.Strategies; "": p99prop.
 	Strategy string
+	// Objective is one of budget.Objectives, for strategy optimised; "": cuts.
+	Objective string
 	// Percentile is used instead of the P99 as weight and for verdicts; the
 	// zero Level: P99.
 	Percentile quantile.Level
@@ -199,8 +207,16 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("incident %q: %.4g %% of requests: must be more than 0 %% and at most 100 %%", i.Hop, 100*i.Share))
 		}
 	}
-	if _, err := budget.StrategyNamed(c.strategy()); err != nil {
+	if _, err := c.strategy(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Plan != nil && len(c.Current) > 0 {
+		errs = append(errs, errors.New("both a plan and current timeouts say what is there today: use one"))
+	}
+	if c.Plan != nil {
+		if err := c.Plan.Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if l := c.Percentile; l != (quantile.Level{}) && (l.Num <= 0 || l.Num >= l.Den) {
 		errs = append(errs, fmt.Errorf("percentile %d/%d: must be between 0 and 1", l.Num, l.Den))
@@ -224,11 +240,15 @@ func orAll(endpoint string) string {
 	return fmt.Sprintf("%q", endpoint)
 }
 
-func (c *Config) strategy() string {
-	if c.Strategy == "" {
-		return "p99prop"
+func (c *Config) strategy() (budget.Strategy, error) {
+	strategy := budget.Strategies[0]
+	if c.Strategy != "" {
+		var err error
+		if strategy, err = budget.StrategyNamed(c.Strategy); err != nil {
+			return nil, err
+		}
 	}
-	return c.Strategy
+	return budget.WithObjective(strategy, c.Objective)
 }
 
 // level is the quantile used as weight and for verdicts.

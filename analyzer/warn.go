@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -34,6 +35,9 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	for _, w := range e.solution.Warnings {
 		say("%s: %s", e.Hops[w.Hop].Label, w.Text)
 	}
+	if e.Strategy == (budget.CriticalPath{}).Name() {
+		say("%s", e.neverRecommended())
+	}
 	for i := range e.Hops {
 		h := &e.Hops[i]
 		if h.AttemptsFit.Known && h.AttemptsFit.V < h.MaxAttempts {
@@ -43,6 +47,9 @@ func (e *endpoint) warn(a *analysis, low bool) {
 				h.Label, h.MaxAttempts, timeout, round(pause), round(attempts*timeout+(attempts-1)*pause),
 				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
+	}
+	if n := len(e.config.Incidents) + len(e.config.Degradable); n > 0 && e.Replay == nil {
+		say("nothing is replayed, incidents included: that takes a plan and at least five requests")
 	}
 	if e.Failed == e.Traces {
 		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
@@ -99,6 +106,24 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// neverRecommended says what the critical path is good for, and what its shares
+// would do beside those of the default.
+func (e *endpoint) neverRecommended() string {
+	text := "critpath shows where slow requests wait; it starves hops that are seldom slow and is no recommendation"
+	if e.Replay == nil {
+		return text
+	}
+	cuts := make(map[string]float64)
+	for i := range e.Replay.Policies {
+		if p := &e.Replay.Policies[i]; p.Policy == string(budget.PolicyShares) {
+			cuts[p.Strategy] = 100 * p.FalseCut
+		}
+	}
+	standard := budget.Strategies[0].Name()
+	return fmt.Sprintf("%s: its BUDGETs as timeouts would cut %.2g %% of the good requests, those of %s %.2g %%",
+		text, cuts[e.Strategy], standard, cuts[standard])
 }
 
 // round shortens a time for people, to a thousandth of it.

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
-	"go.uber.org/zap"
 
 	"github.com/latencybudget/latencybudget/processor/latencybudgetprocessor/internal/metadata"
 )
@@ -16,30 +15,40 @@ import (
 // budgetProcessor keeps nothing of the spans that pass it but the names of hops.
 type budgetProcessor struct {
 	config    *Config
-	logger    *zap.Logger
 	telemetry *telemetry
 	names     *hopNames
+	plan      *planFile
 	judges    sync.Pool // of *judge: one for each batch in work
 }
 
 func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcessor, error) {
+	remaining, err := config.remaining()
+	if err != nil {
+		return nil, fmt.Errorf("latency_budget: remaining_attributes: %w", err)
+	}
 	builder, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("latency_budget: own metrics: %w", err)
 	}
 	p := &budgetProcessor{
 		config:    config,
-		logger:    set.Logger,
 		telemetry: newTelemetry(builder),
 		names:     newHopNames(config.MaxHops),
 	}
-	p.judges.New = func() any { return newJudge(p.config, p.names) }
+	if config.BudgetsFile != "" {
+		p.plan = &planFile{
+			name: config.BudgetsFile, logger: set.Logger,
+			failed: func() { builder.ProcessorLatencyBudgetPlanReloadFailures.Add(context.Background(), 1) },
+		}
+	}
+	p.judges.New = func() any { return newJudge(p.config, remaining, p.names) }
 	return p, nil
 }
 
-func (p *budgetProcessor) start(context.Context, component.Host) error { return nil }
+func (p *budgetProcessor) start(context.Context, component.Host) error { return p.plan.start() }
 
 func (p *budgetProcessor) shutdown(context.Context) error {
+	p.plan.close()
 	p.telemetry.shutdown()
 	return nil
 }
@@ -55,7 +64,7 @@ func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Trace
 		traces = own
 	}
 	j := p.judges.Get().(*judge)
-	counts := j.judge(traces)
+	counts := j.judge(traces, p.plan.current())
 	p.judges.Put(j)
 	p.telemetry.record(ctx, &counts)
 	return traces, nil
