@@ -279,7 +279,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	a.inferred = make(map[profile.Endpoint]profile.Inferred)
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
-		a.restarts.Cover(t)
+		a.restarts.Cover(t.Spans)
 		usable := false
 		for _, e := range entries {
 			if !a.evidence.Add(t, e) {
