@@ -34,6 +34,7 @@ var directions = map[string][]string{
 	"analyzer/report":       {"analyzer"},
 	"analyzer":              {"analyzer/budget", "analyzer/finding", "analyzer/plan", "analyzer/profile", "analyzer/quantile", "analyzer/trace"},
 	"cmd/budgetctl":         {"*"},
+	"internal/e2e":          nil, // tests alone
 	"internal/otlp":         {"analyzer/trace", "propagation/attr"},
 	"internal/tracegen":     {"*"},
 	"internal/tracegen/gen": {"*"},
