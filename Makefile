@@ -46,9 +46,15 @@ $(BUILDER):
 	mv bin/builder $@
 
 .PHONY: e2e
-e2e: collector first-tier ## Run the order chain through the Collectors and analyze what they write (minutes).
+e2e: collector first-tier ## Run the order chain through Collectors and Prometheus, and check what they make of it (minutes).
 	LATENCYBUDGET_COLLECTOR=$(CURDIR)/bin/otelcol-latencybudget LATENCYBUDGET_FIRST_TIER=$(CURDIR)/bin/otelcol-first-tier \
-		go test ./internal/e2e -count=1 -timeout 20m
+		go test ./internal/e2e ./examples/demo -count=1 -timeout 20m -p 1
+	LATENCYBUDGET_COLLECTOR=$(CURDIR)/bin/otelcol-latencybudget go -C dashboards/gen test -count=1 .
+
+.PHONY: demo
+demo: collector build ## Run the order chain, the Collector and Prometheus through two avalanches and compare them (a minute).
+	go build -trimpath -o bin/ ./examples/orders ./examples/demo
+	bin/demo
 
 .PHONY: test
 test: ## Run all tests.
