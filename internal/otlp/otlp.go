@@ -46,38 +46,37 @@ func (r *Reader) Reset() {
 	r.stamps = r.stamps[:0]
 }
 
-// Read calls visit for every span that has a trace id and a span id, and of whose
-// trace want is true, with the span that it was made from. A nil want wants all.
-// What visit gets is valid until it returns, but for Desc and Stamp, which are
-// valid until Reset.
-func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit func(s *trace.Span, from ptrace.Span)) {
+// Read calls visit for every span that has a trace id and a span id. What visit
+// gets is valid until it returns, but for Desc and Stamp, which are valid until Reset.
+func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 	if r.interner == nil {
 		r.Reset()
 	}
 	span := &r.current
 	for _, resource := range traces.ResourceSpans().All() {
-		var res trace.Resource
-		known := false // res is that of the resource: often none of its spans is wanted
+		res := r.Resource(resource.Resource())
 		for _, scope := range resource.ScopeSpans().All() {
 			r.scope.Reset()
 			r.setAll(&r.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || want != nil && !want(trace.TraceID(s.TraceID())) {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
 					continue
 				}
-				if !known {
-					r.res.Reset()
-					r.setAll(&r.res, resource.Resource().Attributes())
-					res, known = r.res.Resource(r.cache), true
-				}
-				r.span(span, s, res)
+				r.Span(span, s, res)
 				if r.scope.TailSampled() {
 					span.Flags |= trace.FlagTailSampled
 				}
-				visit(span, s)
+				visit(span)
 			}
 		}
 	}
+}
+
+// Resource returns what the spans of a resource inherit from it.
+func (r *Reader) Resource(resource pcommon.Resource) trace.Resource {
+	r.res.Reset()
+	r.setAll(&r.res, resource.Attributes())
+	return r.res.Resource(r.cache)
 }
 
 // Telling tells, quicker than a span is read, whether it may say what was left
@@ -134,7 +133,10 @@ func success(status pcommon.Value) bool {
 	return status.Type() == pcommon.ValueTypeInt && n != 1 && n != 4 && n != 499 && n != 504
 }
 
-func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
+// Span makes out of a span what the analysis has for it, but for the mark of a tail
+// sampler, which stands on the scope. Desc and Stamp are valid until Reset, which
+// must have been called once.
+func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	*out = trace.Span{
 		TraceID:  trace.TraceID(s.TraceID()),
 		ID:       trace.SpanID(s.SpanID()),
