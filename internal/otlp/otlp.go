@@ -3,6 +3,7 @@
 package otlp
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -27,9 +28,15 @@ type Reader struct {
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
-	text              []byte
+	filter            *trace.Filter
+	seen              []attribute // scratch of setAll
 	stamps            []trace.Stamp
 	current           trace.Span // what visit gets
+}
+
+type attribute struct {
+	name  string
+	value pcommon.Value
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
@@ -39,6 +46,10 @@ func (r *Reader) Reset() {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
 	r.attrs.Remaining = r.Remaining
+	if r.filter == nil {
+		r.filter = trace.NewFilter(r.Remaining)
+	}
+	clear(r.seen)
 	if r.interner == nil || r.interner.Len() > maxDescriptions {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
@@ -166,11 +177,15 @@ func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 // setSpan fills attrs with what a span says.
 func (r *Reader) setSpan(s ptrace.Span) {
 	r.attrs.Reset()
-	r.setText(&r.attrs, trace.AttrSpanName, s.Name())
-	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
+	r.attrs.SetText(trace.AttrSpanName, s.Name())
+	if state := s.TraceState().AsRaw(); state != "" {
+		r.attrs.SetText(trace.AttrTraceState, state)
+	}
 	r.setAll(&r.attrs, s.Attributes())
 	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
-	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
+	if message := s.Status().Message(); message != "" {
+		r.attrs.SetText(trace.AttrStatusMessage, message)
+	}
 }
 
 // follow looks for the parent among the links of a span: a link to a span of
@@ -192,15 +207,25 @@ func follow(s *trace.Span, links ptrace.SpanLinkSlice) {
 }
 
 func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
+	// Names lie all over the memory. That they are fetched side by side, without
+	// waiting for what one of them turns out to be, is half of the speed.
+	r.seen = slices.Grow(r.seen[:0], from.Len())[:from.Len()]
+	n := 0
 	for name, value := range from.All() {
-		r.text = append(r.text[:0], name...)
-		key, wanted := attrs.See(r.text)
+		r.seen[n] = attribute{name, value}
+		if r.filter.May(name) {
+			n++
+		}
+	}
+	for i := range r.seen[:n] {
+		value := r.seen[i].value
+		key, wanted := attrs.SeeText(r.seen[i].name)
 		if !wanted {
 			continue
 		}
 		switch value.Type() {
 		case pcommon.ValueTypeStr:
-			r.setText(attrs, key, value.Str())
+			attrs.SetText(key, value.Str())
 		case pcommon.ValueTypeInt:
 			attrs.SetInt(key, value.Int())
 		case pcommon.ValueTypeDouble:
@@ -209,13 +234,8 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 			attrs.SetBool(key, value.Bool())
 		case pcommon.ValueTypeSlice:
 			if list := value.Slice(); key.TakesList() && list.Len() == 1 && list.At(0).Type() == pcommon.ValueTypeStr {
-				r.setText(attrs, key, list.At(0).Str())
+				attrs.SetText(key, list.At(0).Str())
 			}
 		}
 	}
-}
-
-func (r *Reader) setText(attrs *trace.Attributes, key trace.AttrKey, text string) {
-	r.text = append(r.text[:0], text...)
-	attrs.SetString(key, r.text)
 }
