@@ -61,7 +61,7 @@ Exit codes: 0 fine, 1 could not do it, 2 wrong usage, 3 found what --fail-on nam
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newAnalyze(), newProfile(), newVersion())
+	root.AddCommand(newAnalyze(), newProfile(), newCompare(), newVersion())
 	root.InitDefaultCompletionCmd(args...)
 
 	cmd, err := root.ExecuteContextC(ctx)
