@@ -113,7 +113,7 @@ const (
 	ChangeSlower   = "slower"
 	ChangeFaster   = "faster"
 	ChangeNoise    = "noise"       // no difference that chance does not explain
-	ChangeFew      = "few_samples" // samples of these sizes could not differ significantly
+	ChangeFew      = "few_samples" // samples of these sizes could not differ significantly, or a quantile is its maximum
 	ChangeCensored = "censored"    // timeouts cut the calls of a side: its quantile is a lower bound
 )
 
@@ -358,7 +358,7 @@ func (e endpointPair) change(pair hopPair, l quantile.Level, before, after *Inte
 	switch {
 	case a.Estimate(l, e.doubt(0)).Censored, b.Estimate(l, e.doubt(1)).Censored:
 		c.Verdict = ChangeCensored
-	case d.Few:
+	case d.Few, isMaximum(a, l, e.doubt(0)), isMaximum(b, l, e.doubt(1)):
 		c.Verdict = ChangeFew
 	case before.Value == after.Value: // more may lie above it, and yet it is the same
 		c.P, c.Verdict = Some(d.P), ChangeNoise
@@ -368,6 +368,12 @@ func (e endpointPair) change(pair hopPair, l quantile.Level, before, after *Inte
 		c.P, c.Verdict = Some(d.P), ChangeFaster
 	}
 	return c
+}
+
+// isMaximum tells whether a sample is so small that its quantile is its maximum:
+// under 100 calls for a P99.
+func isMaximum(d *quantile.Dist, l quantile.Level, o quantile.EstimateOptions) bool {
+	return d.Estimate(l, o).EffN*(1-l.Float()) < 1
 }
 
 // adjust takes the number of tests into account, and calls noise what is.
@@ -456,8 +462,10 @@ func (h *HopChange) hold(share int64, what string) {
 		h.Plan = "now over " + given
 	case fit[1] == FitFits && over[0]:
 		h.Plan = "fits " + given + " again"
-	case fit[1] == FitUnsure && over[1] && !over[0]:
+	case fit[1] == FitUnsure && over[1] && fit[0] != "" && !over[0]:
 		h.Plan = "may be over " + given + " now"
+	case fit[1] == FitUnsure && !over[1] && over[0]:
+		h.Plan = "may fit " + given + " again"
 	}
 }
 

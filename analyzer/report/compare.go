@@ -201,7 +201,7 @@ func (s *comparison) closing() []line {
 	share := strconv.FormatFloat(100*s.c.Level, 'f', -1, 64) + glue + "%"
 	out := []line{{"CHANGE", "~ is noise: chance explains the difference. Counts above the quantile of both sides are compared by Fisher's exact " +
 		"test, " + strconv.Itoa(s.c.Tests) + " times; " + share + " of the changes shown are expected to be noise (Benjamini-Hochberg). " +
-		"few: samples of these sizes could not differ significantly; cut: timeouts cut calls, so the quantile is a lower bound."}}
+		"few: too few calls to tell, or a P99 that is the maximum; cut: timeouts cut calls, so the quantile is a lower bound."}}
 	for _, side := range []struct {
 		key  string
 		side *analyzer.Side

@@ -290,7 +290,7 @@ func documented(page string) []documentedRun {
 func TestHelpExamples(t *testing.T) {
 	ran := 0
 	dir := t.TempDir()
-	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"profile", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
+	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"profile", "--help"}, {"compare", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
 		code, help, _ := outcome(t, "", command...)
 		if code != exitOK || !strings.Contains(help, "Usage:") {
 			t.Errorf("%v: exit %d, %q", command, code, help)
