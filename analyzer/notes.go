@@ -24,7 +24,7 @@ var noteTexts = map[trace.NoteKind]string{
 	trace.NoteDoubleDecodedID: "%d id%s decoded from base64 twice, undone",
 	trace.NoteNoService:       "%d span%s without service.name",
 	trace.NoteInvalidUTF8:     "%d text%s with bytes that are no UTF-8",
-	trace.NoteBadStamp:        "%d unusable latency_budget value%s",
+	trace.NoteBadStamp:        "%d unusable value%s of a budget",
 	trace.NoteBadThreshold:    "%d unreadable sampling threshold%s",
 	trace.NoteLongText:        "%d text%s cut at --max-string",
 	trace.NoteZipkinV1:        "%d span%s in the old Zipkin format",

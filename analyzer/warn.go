@@ -44,6 +44,9 @@ func (e *endpoint) warn(a *analysis, low bool) {
 				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
 	}
+	if n := len(e.config.Incidents) + len(e.config.Degradable); n > 0 && e.Replay == nil {
+		say("nothing is replayed, incidents included: that takes a plan and at least five requests")
+	}
 	if e.Failed == e.Traces {
 		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
 		return

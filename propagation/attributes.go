@@ -23,6 +23,7 @@ const (
 	ResetKey              = attribute.Key(attr.Reset)
 	FlagsKey              = attribute.Key(attr.Flags)
 	DegradedKey           = attribute.Key(attr.Degraded)
+	DetachedKey           = attribute.Key(attr.Detached)
 	CallerKey             = attribute.Key(attr.Caller)
 	CalleeKey             = attribute.Key(attr.Callee)
 	OperationKey          = attribute.Key(attr.Operation)

@@ -314,11 +314,13 @@ func TestFieldCaseN4PanicsAreRecovered(t *testing.T) {
 	propagation.Observe(nil)                     //nolint:staticcheck // Likewise.
 	propagation.Observe(broken)
 	propagation.MarkDegraded(nil, "x") //nolint:staticcheck // Likewise.
+	propagation.MarkDetached(nil)      //nolint:staticcheck // Likewise.
 
 	bad := brokenSpan{span.(sdktrace.ReadWriteSpan)}
 	ctx = trace.ContextWithSpan(ctx, bad)
 	propagation.Observe(ctx)
 	propagation.MarkDegraded(ctx, "x")
+	propagation.MarkDetached(ctx)
 	propagation.MarkDegraded(trace.ContextWithSpan(ctx, span), "coupon") // The lock was given back.
 	propagation.NewSpanProcessor().OnStart(ctx, bad)
 	called := false

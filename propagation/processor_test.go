@@ -1066,6 +1066,19 @@ func TestEndStamperWithoutNextDiscards(t *testing.T) {
 	expect(t, "span", stamped(span), attrs{})
 }
 
+func TestMarkDetachedMarksTheCurrentSpanAlone(t *testing.T) {
+	s := newService(t)
+	ctx, server := s.start(t.Context(), trace.SpanKindServer)
+	job, span := s.start(context.WithoutCancel(ctx), trace.SpanKindInternal)
+	propagation.MarkDetached(job)
+	propagation.MarkDetached(job)
+	expect(t, "job", stamped(span), attrs{"detached": true})
+	expect(t, "server", stamped(server), attrs{})
+	span.End()
+	propagation.MarkDetached(job)
+	propagation.MarkDetached(context.Background())
+}
+
 func TestMarkDegradedAddsUp(t *testing.T) {
 	s := newService(t)
 	ctx, span := s.start(t.Context(), trace.SpanKindServer)

@@ -10,7 +10,7 @@ var deadlineDropped = Rule{
 	Summary: "A service that knew the request's deadline made a call without any: the callee may take as long as it likes.",
 	Formula: "A CLIENT span has remaining.start and no deadline.remaining. Named is the first hop: " +
 		"one that had no deadline to hand on did not drop it.",
-	Tolerance: "None.",
+	Tolerance: "None. Captured headers do not tell that there was no deadline.",
 	Mistakes: "A service whose own client library sets a timeout outside the context is flagged, though its calls end. " +
 		"A service that detaches work on purpose looks the same if somebody seems to wait for it.",
 	text: "called without a deadline, though up to %s were left", by: ", by ",
@@ -19,7 +19,7 @@ var deadlineDropped = Rule{
 		r.waited(func(i int32, c *trace.Call) {
 			exit, entry := r.exit(c), r.entry(c)
 			lost := c.Parent >= 0 && without[c.Parent]
-			if exit != nil && exit.Stamp != nil && exit.Stamp.HasRemaining {
+			if exit != nil && exit.Stamp != nil && exit.Stamp.HasRemaining && !exit.Stamp.Derived {
 				dropped := !exit.Stamp.HasDeadline
 				if dropped && !lost {
 					report(Finding{Call: i, Span: c.Span, Amount: max(exit.Stamp.Remaining, 0), By: exit.Desc.Service})

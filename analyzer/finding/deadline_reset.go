@@ -52,7 +52,7 @@ func (r *Request) grew(c *trace.Call, half int32) int64 {
 		deadline = s.Stamp.DeadlineRemaining
 	}
 	if above, gap := r.above(c, half); above != nil {
-		if ns, known := left(above); known {
+		if ns, known := left(above); known && (above.Stamp.HasRemaining || !above.Stamp.Derived) { // else it is of a proxy
 			limit = min(limit, ns-gap)
 		}
 		if above.Stamp != nil && above.Stamp.HasDeadline {

@@ -363,6 +363,24 @@ func TestOTLPJSON(t *testing.T) {
 			[]string{"bad_budget_stamp×2"},
 		},
 		{
+			"captured headers", otlp(otlpSpan("1", attributes(`{"key":"http.request.header.x-timeout-budget-ms","value":{"arrayValue":{"values":[{"stringValue":"300"}]}}}`)),
+				otlpSpan("2", attributes(`{"value":{"array_value":{"values":[{"stringValue":"2S"}],"x":1}},"key":"rpc.request.metadata.grpc_timeout"}`)),
+				otlpSpan("3", attributes(`{"key":"http.request.header.x-timeout-budget-ms","value":{"arrayValue":{"values":[{"stringValue":"300"},{"stringValue":"200"}]}}}`)),
+				otlpSpan("4", attributes(`{"key":"http.request.header.x-timeout-budget-ms","value":{"arrayValue":{"values":[{"arrayValue":{"values":[{"stringValue":"300"}]}}]}}}`)),
+				otlpSpan("5", attributes(`{"key":"http.request.header.x-timeout-budget-ms","value":{"arrayValue":{"values":[]}}},`+
+					`{"key":"http.request.header.x-timeout-budget-ms","value":{"arrayValue":null}},{"key":"error.type","value":{"arrayValue":{"values":[{"stringValue":"timeout"}]}}}`)),
+				otlpSpan("6", attributes(`{"key":"http.request.header.x-timeout-budget-ms","value":{"stringValue":"300"}}`)),
+				otlpSpan("7", attributes(`{"key":"deadline_remaining_ms","value":{"intValue":"40"}}`))),
+			[]string{
+				"a/1 svc|op unspecified 100+100 limit:300000000 left:300000000 remaining:300000000",
+				"a/2 svc|op unspecified 100+100 outbound limit:2000000000 left:2000000000 remaining:2000000000",
+				"a/3 svc|op unspecified 100+100", "a/4 svc|op unspecified 100+100", "a/5 svc|op unspecified 100+100",
+				"a/6 svc|op unspecified 100+100 limit:300000000 left:300000000 remaining:300000000",
+				"a/7 svc|op unspecified 100+100 limit:40000000 left:40000000",
+			},
+			nil,
+		},
+		{
 			"sampling threshold", otlp(otlpSpan("1", `,"traceState":"ot=th:fd70a4"`), otlpSpan("2", `,"traceState":"ot=th:zz"`),
 				otlpSpan("3", `,"traceState":null`)),
 			[]string{
@@ -623,6 +641,11 @@ func TestZipkin(t *testing.T) {
 			nil,
 		},
 		{
+			"captured headers", "[" + span("1", `,"tags":{"http.request.header.x-timeout-budget-ms":"[\"300\"]"}`) + "]",
+			[]string{"a/1 svc|op||10.0.0.1 unspecified 100000+50000 limit:300000000 left:300000000 remaining:300000000"},
+			nil,
+		},
+		{
 			"messages", "[" + span("1", `,"kind":"PRODUCER"`) + "," + span("2", `,"kind":"CONSUMER"`) + "," + span("3", `,"kind":"OTHER"`) + "]",
 			[]string{
 				"a/1 svc|op||10.0.0.1 producer 100000+50000", "a/2 svc|op||10.0.0.1 consumer 100000+50000",
@@ -705,6 +728,15 @@ func TestStdouttrace(t *testing.T) {
 				"aa/1 svc|op server 1707218106611334019+500 failed th:80000000000000",
 				"aa/2 svc|op server 1707218106611334019+500 failed th:80000000000000", "aa/3" + tail,
 				"aa/4 svc|op server 1707218106611334019+500 cancelled th:80000000000000",
+			},
+			nil,
+		},
+		{
+			"captured headers", span("1", `,"Attributes":[{"Key":"http.request.header.x-timeout-budget-ms","Value":{"Type":"STRINGSLICE","Value":["300"]}}]`) +
+				span("2", `,"Attributes":[{"Key":"http.request.header.x-timeout-budget-ms","Value":{"Type":"STRINGSLICE","Value":["300","1"]}}]`),
+			[]string{
+				"aa/1 svc|op server 1707218106611334019+500 th:80000000000000 limit:300000000 left:300000000 remaining:300000000",
+				"aa/2" + tail,
 			},
 			nil,
 		},
@@ -897,6 +929,18 @@ func TestOTLPProto(t *testing.T) {
 				protoSpan(2, protoAttr(9, "error", varint(2, 1)), protoAttr(9, "latency_budget.limit", fixed(4, 0x7ff8000000000001))))),
 			[]string{"a/1 svc|op|p unspecified 100+100 timed-out outbound limit:500000000", "a/2 svc|op unspecified 100+100 failed"},
 			[]string{"bad_budget_stamp"},
+		},
+		{
+			"captured headers", string(protoData(
+				protoSpan(1, protoAttr(9, "http.request.header.x-timeout-budget-ms", sub(5, sub(1, str(1, "300"))))),
+				protoSpan(2, protoAttr(9, "http.request.header.x-timeout-budget-ms", sub(5, sub(1, str(1, "300")), sub(1, str(1, "300"))))),
+				protoSpan(3, protoAttr(9, "http.request.header.x-timeout-budget-ms", sub(5, sub(1, sub(5, sub(1, str(1, "300"))))))),
+				protoSpan(4, protoAttr(9, "error.type", sub(5, sub(1, str(1, "timeout"))))))),
+			[]string{
+				"a/1 svc|op unspecified 100+100 limit:300000000 left:300000000 remaining:300000000",
+				"a/2 svc|op unspecified 100+100", "a/3 svc|op unspecified 100+100", "a/4 svc|op unspecified 100+100",
+			},
+			nil,
 		},
 		{
 			"links", string(protoData(protoSpan(1, sub(13, str(1, protoID(0xa, 16)), str(2, protoID(9, 8)))))),

@@ -315,6 +315,7 @@ func (r *reader) readLinks(d *draft) {
 type attrValue struct {
 	kind byte // of JSON; 0: none
 	bad  bool
+	list bool // it is the only element of a list
 	text []byte
 	num  float64
 }
@@ -372,6 +373,8 @@ members:
 // set gives the value to an attribute and returns the note to count.
 func (v *attrValue) set(attrs *trace.Attributes, key trace.AttrKey) trace.NoteKind {
 	switch {
+	case v.list && !key.TakesList():
+		return ""
 	case v.bad:
 		return trace.NoteBadAttribute
 	case v.kind == 'd':
@@ -382,7 +385,8 @@ func (v *attrValue) set(attrs *trace.Attributes, key trace.AttrKey) trace.NoteKi
 	return ""
 }
 
-// readAnyValue reads an AnyValue; arrays, maps and bytes give none.
+// readAnyValue reads an AnyValue; maps, bytes and lists give none, but for lists
+// of one scalar.
 func (r *reader) readAnyValue() (v attrValue) {
 	if !r.json.enter('{') {
 		return v
@@ -408,10 +412,41 @@ func (r *reader) readAnyValue() (v attrValue) {
 			if string(text) == "true" {
 				v.kind = 't'
 			}
+		case "arrayValue", "array_value":
+			if !r.json.enter('{') {
+				continue
+			}
+			for r.json.more() {
+				if name := r.json.name(); string(name) == "values" {
+					v = r.readOnlyElement((*reader).readAnyValue)
+				} else {
+					r.json.skip()
+				}
+			}
 		default:
 			r.json.skip()
 		}
 	}
+	return v
+}
+
+// readOnlyElement reads a list and returns its element if it has one alone.
+func (r *reader) readOnlyElement(readValue func(*reader) attrValue) (v attrValue) {
+	if !r.json.enter('[') {
+		return v
+	}
+	n := 0
+	for r.json.more() {
+		if n++; n > 1 {
+			v = attrValue{}
+			r.json.skip()
+			continue
+		}
+		if v = readValue(r); v.list {
+			v = attrValue{} // a list in a list
+		}
+	}
+	v.list = v.kind != 0
 	return v
 }
 

@@ -308,6 +308,12 @@ func (r *reader) walkKeyValue(msg []byte, attrs *trace.Attributes) error {
 	if !wanted {
 		return nil
 	}
+	return r.walkAnyValue(value, key, attrs, key.TakesList())
+}
+
+// walkAnyValue gives the scalar in an AnyValue to an attribute; with list, the
+// value may be a list of one scalar.
+func (r *reader) walkAnyValue(value []byte, key trace.AttrKey, attrs *trace.Attributes, list bool) error {
 	for len(value) > 0 {
 		f, rest, err := nextField(value)
 		if err != nil {
@@ -323,9 +329,37 @@ func (r *reader) walkKeyValue(msg []byte, attrs *trace.Attributes) error {
 			r.noteAttribute(attrs, attrs.SetInt(key, int64(f.value)))
 		case f.num == 4 && f.typ == protowire.Fixed64Type:
 			r.noteAttribute(attrs, attrs.SetFloat(key, math.Float64frombits(f.value)))
+		case f.num == 5 && f.typ == protowire.BytesType && list:
+			only, err := onlyElement(f.bytes)
+			if err != nil {
+				return err
+			}
+			if err := r.walkAnyValue(only, key, attrs, false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// onlyElement returns the AnyValue of an ArrayValue that has one alone.
+func onlyElement(list []byte) ([]byte, error) {
+	var only []byte
+	for n := 0; len(list) > 0; {
+		f, rest, err := nextField(list)
+		if err != nil {
+			return nil, err
+		}
+		list = rest
+		if f.num != 1 || f.typ != protowire.BytesType {
+			continue
+		}
+		only = f.bytes
+		if n++; n > 1 {
+			return nil, nil
+		}
+	}
+	return only, nil
 }
 
 // validText replaces what is no UTF-8.

@@ -52,7 +52,9 @@ type reader struct {
 }
 
 func newReader(opts Options, in *trace.Interner) *reader {
-	return &reader{opts: opts, json: newJSONReader(opts.MaxDepth), cache: in.NewCache(), room: minRoom}
+	r := &reader{opts: opts, json: newJSONReader(opts.MaxDepth), cache: in.NewCache(), room: minRoom}
+	r.attrs.Remaining = opts.Remaining
+	return r
 }
 
 // timeState is what became of a time.

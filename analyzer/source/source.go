@@ -30,6 +30,10 @@ type Options struct {
 	MaxString int    // bytes of a text; longer ones are cut. 0 means DefaultMaxString
 	Workers   int    // goroutines that parse; 0 means GOMAXPROCS
 
+	// Remaining are the attributes in which services write what is left of a
+	// budget; nil means trace.DefaultRemainingAttributes.
+	Remaining []trace.RemainingAttribute
+
 	// Progress, if not nil, is told between batches how many bytes of the
 	// files, as they are stored, have been read, and their total size; 0 where
 	// the size of an input is not known. It is called on the goroutine that

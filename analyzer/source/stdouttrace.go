@@ -158,15 +158,19 @@ func (r *reader) readStdoutLinks(d *draft) {
 	}
 }
 
-// readStdoutValue reads {"Type":...,"Value":...}.
+// readStdoutValue reads {"Type":...,"Value":...}; lists give none, but for those
+// of one element.
 func (r *reader) readStdoutValue() (v attrValue) {
 	if !r.json.enter('{') {
 		return v
 	}
 	for r.json.more() {
-		if string(r.json.name()) == "Value" {
+		switch isValue := string(r.json.name()) == "Value"; {
+		case isValue && r.json.peek() == '[':
+			v = r.readOnlyElement((*reader).readScalarValue)
+		case isValue:
 			v = r.readScalarValue()
-		} else {
+		default:
 			r.json.skip()
 		}
 	}

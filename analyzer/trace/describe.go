@@ -18,15 +18,21 @@ import (
 // own copies of texts, so callers may reuse their buffers at once, and it
 // allocates only while its buffer grows.
 type Attributes struct {
+	// Remaining are the attributes in which services write what is left; nil
+	// means [DefaultRemainingAttributes]. Reset keeps it.
+	Remaining []RemainingAttribute
+
 	buf   []byte
 	refs  [numTexts]textRef
 	kind  Kind
 	flags Flags
 
 	timedOut, cancelled, failed bool
+	detached, idempotent        bool
 
 	threshold uint64
 	stamp     Stamp
+	captured  captured
 	op, spare []byte // scratch for the operation
 }
 
@@ -77,6 +83,17 @@ const (
 	attrAnnounced
 	attrFresh
 	attrSource
+	attrDetached
+
+	// Captured headers; see AttrKey.TakesList.
+	attrRelativeHeader
+	attrGRPCTimeout
+	attrAbsoluteHeader
+	attrPerHopHeader
+	attrObservedHeader
+	attrIdempotencyKey
+
+	attrOwnRemaining // and as many more as there can be such attributes
 )
 
 // See takes note that an attribute is present and tells whether its value is
@@ -136,8 +153,12 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		return attrFresh, true
 	case "latency_budget.source":
 		return attrSource, true
+	case "latency_budget.detached":
+		return attrDetached, true
 	}
 	switch {
+	case bytes.HasPrefix(name, []byte(httpHeaderPrefix)):
+		return headerKey(name[len(httpHeaderPrefix):])
 	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
 		// Written by the tail_sampling processor of the Collector and by Refinery.
 		a.flags |= FlagTailSampled
@@ -147,7 +168,7 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		a.flags |= FlagOutbound
 		return outboundKey(name)
 	}
-	return 0, false
+	return a.ownKey(name)
 }
 
 // outboundKey finds the wanted ones among the attributes of calls.
@@ -172,6 +193,11 @@ func outboundKey(name []byte) (AttrKey, bool) {
 	case "db.system.name", "db.system":
 		return attrDBSystem, true
 	}
+	for _, prefix := range [...]string{rpcHeaderPrefix, grpcHeaderPrefix, connectHeaderPrefix} {
+		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
+			return headerKey(name[len(prefix):])
+		}
+	}
 	return 0, false
 }
 
@@ -182,7 +208,7 @@ func (a *Attributes) TailSampled() bool { return a.flags&FlagTailSampled != 0 }
 
 // Reset forgets the attributes but keeps the buffers.
 func (a *Attributes) Reset() {
-	*a = Attributes{buf: a.buf[:0], op: a.op[:0], spare: a.spare[:0]}
+	*a = Attributes{Remaining: a.Remaining, buf: a.buf[:0], op: a.op[:0], spare: a.spare[:0]}
 }
 
 // SetString gives key a text. Numbers written as text are understood where the
@@ -246,7 +272,18 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 			a.flags |= FlagThresholdInvalid
 			return NoteBadThreshold
 		}
+	case attrDetached:
+		a.detached = foldEqual(v, "true")
+	case attrRelativeHeader, attrGRPCTimeout, attrAbsoluteHeader, attrPerHopHeader, attrObservedHeader, attrIdempotencyKey:
+		return a.setHeader(key, v)
 	default:
+		if key >= attrOwnRemaining {
+			f, err := strconv.ParseFloat(string(v), 64)
+			if err != nil {
+				return NoteBadStamp
+			}
+			return a.SetFloat(key, f)
+		}
 		a.refs[key] = textRef{uint32(len(a.buf)), uint32(len(v)) + 1}
 		a.buf = append(a.buf, v...)
 	}
@@ -266,11 +303,17 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 		a.timedOut = a.timedOut || v == 504
 	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		return a.SetFloat(key, float64(v))
-	case attrFresh, attrSource:
+	case attrFresh, attrSource, attrDetached:
 		return NoteBadStamp
 	case AttrError:
 		a.failed = a.failed || v != 0
+	case attrRelativeHeader, attrAbsoluteHeader, attrPerHopHeader, attrIdempotencyKey:
+		var digits [20]byte
+		return a.SetString(key, strconv.AppendInt(digits[:0], v, 10))
 	default:
+		if key >= attrOwnRemaining {
+			return a.SetFloat(key, float64(v))
+		}
 		return a.setNumberText(key, v)
 	}
 	return ""
@@ -313,6 +356,9 @@ func (a *Attributes) SetFloat(key AttrKey, v float64) NoteKind {
 		a.stamp.Limit = ns
 		return ""
 	}
+	if key >= attrOwnRemaining {
+		return a.setOwn(int(key-attrOwnRemaining), v)
+	}
 	if v != math.Trunc(v) || math.Abs(v) >= 1<<53 {
 		return NoteBadAttribute
 	}
@@ -327,6 +373,9 @@ func (a *Attributes) SetBool(key AttrKey, v bool) NoteKind {
 		return ""
 	case attrFresh:
 		a.stamp.Stale = !v
+		return ""
+	case attrDetached:
+		a.detached = v
 		return ""
 	case attrLimit, attrRemaining, attrDeadline, attrAnnounced, attrSource:
 		return NoteBadStamp
@@ -425,7 +474,16 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Outcome = OutcomeOK
 	}
 	s.Flags |= a.flags
+	if a.detached {
+		s.Flags |= FlagFollowsFrom
+	}
+	if m := a.text(attrMethod); !a.idempotent && (string(m) == "POST" || string(m) == "PATCH") {
+		s.Flags |= FlagUnsafe
+	}
 	s.Threshold = a.threshold
+	if a.captured.has != 0 && !a.stamp.HasRemaining && !a.stamp.HasDeadline {
+		a.captured.stamp(s, &a.stamp)
+	}
 	switch {
 	case a.stamp == (Stamp{}):
 		s.Stamp = nil

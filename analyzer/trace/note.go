@@ -89,7 +89,7 @@ const (
 	NoteDoubleDecodedID NoteKind = "double_decoded_id" // hex id that went through base64; undone
 	NoteNoService       NoteKind = "no_service_name"   // resource without service.name
 	NoteInvalidUTF8     NoteKind = "invalid_utf8"      // bytes that are no UTF-8, replaced by U+FFFD
-	NoteBadStamp        NoteKind = "bad_budget_stamp"  // latency_budget.* value that is NaN, infinite, not a number or out of range; ignored
+	NoteBadStamp        NoteKind = "bad_budget_stamp"  // value of a latency_budget attribute, or of what stands in for one, that is NaN, infinite, not a number or out of range; ignored
 	NoteBadThreshold    NoteKind = "bad_sampling_th"   // ot=th that cannot be read
 	NoteLongText        NoteKind = "text_over_limit"   // text over --max-string; cut
 	NoteZipkinV1        NoteKind = "zipkin_v1"         // span of the old Zipkin format, read through its annotations

@@ -99,7 +99,8 @@ const (
 	// FlagUnmeasured: start or end was missing in the export (not zero: unknown).
 	FlagUnmeasured Flags = 1 << iota
 	// FlagFollowsFrom: the parent does not wait for this span: its parent
-	// reference is FOLLOWS_FROM or a span link to a span of the same trace.
+	// reference is FOLLOWS_FROM or a span link to a span of the same trace, or
+	// latency_budget.detached says so.
 	FlagFollowsFrom
 	// FlagOutbound: the span carries db.*, peer.*, net.peer.*, server.address
 	// or rpc.* attributes, so a span without kind can be told to be a call.
@@ -111,6 +112,8 @@ const (
 	// FlagTailSampled: an attribute of a tail sampler is on the span, so the
 	// set it belongs to is not a probability sample.
 	FlagTailSampled
+	// FlagUnsafe: an HTTP POST or PATCH for which no idempotency key was captured.
+	FlagUnsafe
 )
 
 // Desc is what a span says of the work it stands for. Readers intern it: spans
@@ -123,7 +126,8 @@ type Desc struct {
 	Host      string // host.name / ip of the emitting process; "" if unknown
 }
 
-// Stamp holds the latency_budget.* attributes of a span; nil where it has none.
+// Stamp holds the latency_budget.* attributes of a span, or what captured headers
+// and other attributes say in their place; nil where it has none.
 //
 // The flags that services stamp are not kept: each follows from these figures.
 type Stamp struct {
@@ -136,6 +140,7 @@ type Stamp struct {
 	HasAnnounced      bool  // Announced was present
 	Stale             bool  // latency_budget.announced.fresh was false: not written by the parent span
 	Absolute          bool  // latency_budget.source was header_absolute: the figures rest on two clocks
+	Derived           bool  // no latency_budget attribute says so: a deadline that is absent is not known to be none
 }
 
 // Span is one finished span, 88 bytes, texts shared through Desc.

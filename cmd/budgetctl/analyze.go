@@ -64,7 +64,7 @@ type analyzeFlags struct {
 	budgets, endpoints, floors, caps, current []string
 	reserve, strategy, percentile, quantum    string
 	outputs                                   []string
-	failOn                                    []string
+	failOn, remaining                         []string
 	noColor, ascii, strict, replay            bool
 	degradable, incidents                     []string
 	config                                    analyzer.Config
@@ -107,6 +107,8 @@ func newAnalyze() *cobra.Command {
 		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
+	flags.StringArrayVar(&f.remaining, "remaining-attribute", nil,
+		"attribute in which services write what is left of the budget, 'name=unit' with ns, us, ms or s (repeatable; default deadline_remaining_ms=ms)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -172,6 +174,13 @@ func (f *analyzeFlags) parse() error {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	check("fail-on", f.checkFailOn())
+	for _, s := range f.remaining {
+		r, err := trace.ParseRemainingAttribute(s)
+		if check("remaining-attribute", err) {
+			f.source.Remaining = append(f.source.Remaining, r)
+		}
+	}
+	check("remaining-attribute", trace.CheckRemainingAttributes(f.source.Remaining))
 	if _, err := budget.StrategyNamed(f.strategy); err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}

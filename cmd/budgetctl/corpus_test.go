@@ -158,6 +158,14 @@ func TestHotelIncident(t *testing.T) {
 	}
 }
 
+// TestIncidentWithoutAPlanIsSaid: what was asked for is not left out in silence.
+func TestIncidentWithoutAPlanIsSaid(t *testing.T) {
+	e := reportOf(t, "testdata/orders", "--budget", "60ms", "--incident", "risk*=slow 1s..2s @10%").Endpoints[0]
+	if e.Replay != nil || !slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "nothing is replayed") }) {
+		t.Errorf("replay %v, warnings %q", e.Replay, e.Warnings)
+	}
+}
+
 // TestOnlyDegradableHopsLowerTheMissRate: a caller that goes on without its
 // slowest hop meets a budget that it misses otherwise.
 func TestOnlyDegradableHopsLowerTheMissRate(t *testing.T) {

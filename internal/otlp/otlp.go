@@ -130,6 +130,10 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 			attrs.SetFloat(key, value.Double())
 		case pcommon.ValueTypeBool:
 			attrs.SetBool(key, value.Bool())
+		case pcommon.ValueTypeSlice:
+			if list := value.Slice(); key.TakesList() && list.Len() == 1 && list.At(0).Type() == pcommon.ValueTypeStr {
+				r.setText(attrs, key, list.At(0).Str())
+			}
 		}
 	}
 }

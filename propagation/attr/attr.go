@@ -58,6 +58,9 @@ const (
 	// Degraded lists the dependencies that were skipped or answered by a
 	// fallback. String array, sorted.
 	Degraded = "latency_budget.degraded"
+	// Detached is true where nobody waits for the span, nor for anything below it:
+	// it is meant to outlive the request. Boolean.
+	Detached = "latency_budget.detached"
 )
 
 // Attributes of whoever judges whole traces: the Collector processor and the
