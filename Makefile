@@ -60,7 +60,7 @@ bench: ## Measure against the same pipeline on pdata (minutes).
 
 .PHONY: trees
 trees: ## Check the laws of budgets on 1,000,000 random call trees (minutes).
-	LATENCYBUDGET_TREES=$(TREES) go test ./analyzer/budget -run TestRandomTrees -timeout 30m -v
+	LATENCYBUDGET_TREES=$(TREES) go test ./analyzer/budget -run TestRandomTrees -timeout 60m -v
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).

@@ -40,6 +40,8 @@ type Config struct {
 	Incidents  []Incident // what-ifs to replay, each alone
 	// Strategy names one of budget.Strategies; "": p99prop.
 	Strategy string
+	// Objective is one of budget.Objectives, for strategy optimised; "": cuts.
+	Objective string
 	// Percentile is used instead of the P99 as weight and for verdicts; the
 	// zero Level: P99.
 	Percentile quantile.Level
@@ -199,7 +201,7 @@ func (c *Config) validate() error {
 			errs = append(errs, fmt.Errorf("incident %q: %.4g %% of requests: must be more than 0 %% and at most 100 %%", i.Hop, 100*i.Share))
 		}
 	}
-	if _, err := budget.StrategyNamed(c.strategy()); err != nil {
+	if _, err := c.strategy(); err != nil {
 		errs = append(errs, err)
 	}
 	if l := c.Percentile; l != (quantile.Level{}) && (l.Num <= 0 || l.Num >= l.Den) {
@@ -224,11 +226,15 @@ func orAll(endpoint string) string {
 	return fmt.Sprintf("%q", endpoint)
 }
 
-func (c *Config) strategy() string {
-	if c.Strategy == "" {
-		return "p99prop"
+func (c *Config) strategy() (budget.Strategy, error) {
+	strategy := budget.Strategies[0]
+	if c.Strategy != "" {
+		var err error
+		if strategy, err = budget.StrategyNamed(c.Strategy); err != nil {
+			return nil, err
+		}
 	}
-	return c.Strategy
+	return budget.WithObjective(strategy, c.Objective)
 }
 
 // level is the quantile used as weight and for verdicts.

@@ -57,9 +57,13 @@ type endpoint struct {
 }
 
 func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
+	strategy, err := a.config.strategy()
+	if err != nil {
+		return nil, err
+	}
 	e := endpoint{
 		Endpoint: &Endpoint{
-			Service: p.Service, Operation: p.Operation, Strategy: a.config.strategy(),
+			Service: p.Service, Operation: p.Operation, Strategy: strategy.Name(),
 			Traces: p.Requests, Failed: p.Hops[0].Failed,
 		},
 		p: p, config: &a.config,
@@ -98,10 +102,6 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		return nil, err
 	}
 	options := e.options(floors, caps)
-	strategy, err := budget.StrategyNamed(e.Strategy)
-	if err != nil {
-		return nil, err
-	}
 	problem := budget.NewProblem(p, options)
 	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
 	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible && e.solution.MinBudget <= float64(maxBudget) && e.Failed < e.Traces
@@ -109,6 +109,12 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		e.Budget = nanos(e.solution.MinBudget)
 		e.DeadlineMissRatio = p.Every.FractionAbove(e.Budget)
 		e.solution = budget.Solve(problem, float64(e.Budget), strategy)
+	}
+	if e.solution.Feasible && e.solution.Strategy != e.Strategy { // another decided for want of data: a warning says so
+		if strategy, err = budget.StrategyNamed(e.solution.Strategy); err != nil {
+			return nil, err
+		}
+		e.Strategy = strategy.Name()
 	}
 	if e.Failed == e.Traces { // nothing is known of how long a good request takes
 		e.solution = budget.Solution{}

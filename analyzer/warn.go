@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -33,6 +34,9 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	}
 	for _, w := range e.solution.Warnings {
 		say("%s: %s", e.Hops[w.Hop].Label, w.Text)
+	}
+	if e.Strategy == (budget.CriticalPath{}).Name() {
+		say("%s", e.neverRecommended())
 	}
 	for i := range e.Hops {
 		h := &e.Hops[i]
@@ -102,6 +106,24 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			say("%s", s)
 		}
 	}
+}
+
+// neverRecommended says what the critical path is good for, and what its shares
+// would do beside those of the default.
+func (e *endpoint) neverRecommended() string {
+	text := "critpath shows where slow requests wait; it starves hops that are seldom slow and is no recommendation"
+	if e.Replay == nil {
+		return text
+	}
+	cuts := make(map[string]float64)
+	for i := range e.Replay.Policies {
+		if p := &e.Replay.Policies[i]; p.Policy == string(budget.PolicyShares) {
+			cuts[p.Strategy] = 100 * p.FalseCut
+		}
+	}
+	standard := budget.Strategies[0].Name()
+	return fmt.Sprintf("%s: its BUDGETs as timeouts would cut %.2g %% of the good requests, those of %s %.2g %%",
+		text, cuts[e.Strategy], standard, cuts[standard])
 }
 
 // round shortens a time for people, to a thousandth of it.

@@ -62,6 +62,7 @@ func (c *chains) others(v, head, rest []float64) {
 type filling struct {
 	floor, cap, base, weight []float64 // the problem, by position
 
+	later       []float64 // weights for when the bases are filled
 	v           []float64 // demand at the present level
 	frozen      []bool
 	start, stop []float64 // levels between which the demand grows
@@ -76,7 +77,7 @@ type filling struct {
 // resize makes room for up to k siblings.
 func (f *filling) resize(k int) {
 	for _, s := range []*[]float64{
-		&f.floor, &f.cap, &f.base, &f.weight, &f.v, &f.start, &f.stop, &f.growth,
+		&f.floor, &f.cap, &f.base, &f.weight, &f.later, &f.v, &f.start, &f.stop, &f.growth,
 		&f.head, &f.rest, &f.headGrowth, &f.open, &f.openGrowth,
 	} {
 		*s = slices.Grow((*s)[:0], k)[:k]
@@ -88,19 +89,32 @@ func (f *filling) resize(k int) {
 func (f *filling) run(c *chains, room float64) {
 	k := len(c.hops)
 	clear(f.frozen[:k])
-	f.breakpoints = f.breakpoints[:0]
 	// The room is a difference, and may by rounding be short of floors that fit.
 	room = max(room, c.ending(f.floor, f.head))
 	f.demand(k, 0)
-	if c.ending(f.v, f.head) > room*(1+tolerance) {
+	compressed := c.ending(f.v, f.head) > room*(1+tolerance)
+	if compressed {
 		// Not even the bases fit: compress them instead of adding to them.
-		f.weight, f.base = f.base, f.weight
+		f.weight, f.base, f.later = f.base, f.later, f.weight
 		clear(f.base[:k])
 	}
 	if room == 0 {
 		f.demand(k, 0)
 		return
 	}
+	if open := f.grow(c, room, k); compressed && open > 0 {
+		// Beside the chains that are full there is room for those without a base.
+		f.weight, f.later = f.later, f.weight
+		copy(f.base[:k], f.v)
+		f.grow(c, room, open)
+	}
+}
+
+// grow raises the level until everybody is frozen, or at least does not grow any
+// more, and returns how many of those that are open are not frozen.
+func (f *filling) grow(c *chains, room float64, open int) int {
+	k := len(c.hops)
+	f.breakpoints = f.breakpoints[:0]
 	for i := range k {
 		f.start[i], f.stop[i] = math.Inf(1), math.Inf(1)
 		if f.weight[i] > 0 {
@@ -116,7 +130,7 @@ func (f *filling) run(c *chains, room float64) {
 	slices.Sort(f.breakpoints)
 
 	t, next := 0.0, 0 // breakpoints[next:] may lie above t
-	for open := k; open > 0; {
+	for open > 0 {
 		next += sort.Search(len(f.breakpoints)-next, func(i int) bool {
 			f.demand(k, f.breakpoints[next+i])
 			length, _ := f.longestOpen(c)
@@ -140,7 +154,7 @@ func (f *filling) run(c *chains, room float64) {
 		if math.IsInf(right, 1) {
 			if fastest == 0 { // everybody has all they can get; the rest is head-room
 				f.demand(k, left)
-				return
+				return open
 			}
 			right = left + room/fastest // here one child alone fills the room
 		}
@@ -155,9 +169,10 @@ func (f *filling) run(c *chains, room float64) {
 			}
 		}
 		if open == before { // only by rounding, in a room that rounding fills
-			return
+			return open
 		}
 	}
+	return 0
 }
 
 // demand sets v to the demands at level t, except for those that are frozen.

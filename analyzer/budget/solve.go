@@ -108,16 +108,19 @@ type solver struct {
 	weight []float64
 	box    []float64 // what a strategy wants every hop to have
 
-	quantiles []float64 // by hop and level, see tabulate; empty until they are needed
-	sets      []uint64
-	required  []uint64
-	filling   filling
+	optimiser  *optimiser // made when it is needed
+	paths      []float64  // by hop, see walkPaths
+	pathsKnown bool
+	quantiles  []float64 // by hop and level, see tabulate; empty until they are needed
+	sets       []uint64
+	required   []uint64
+	filling    filling
 }
 
 // reset prepares for problem p.
 func (s *solver) reset(p *Problem) {
 	s.p = p
-	s.quantiles = s.quantiles[:0]
+	s.quantiles, s.pathsKnown = s.quantiles[:0], false
 	n := len(p.Hops)
 	s.planned = p.planned(s.planned)
 	for _, f := range []*[]float64{&s.least, &s.median, &s.most, &s.pooled, &s.base, &s.weight, &s.box} {
@@ -328,20 +331,12 @@ func (s *solver) partition(budget float64, limit, share []float64, details *Solu
 		if !s.planned[n] || len(c.hops) == 0 {
 			continue
 		}
-		reserve := s.p.Hops[n].reserve(share[n], s.level)
-		room := max(share[n]-reserve, 0)
-		gather(f.floor, &c, s.least)
-		gather(f.cap, &c, limit)
-		gather(f.base, &c, s.base)
-		gather(f.weight, &c, s.weight)
-		f.run(&c, room)
-		for i, h := range c.hops {
-			share[h] = f.v[i]
-			if details == nil {
-				share[h] = roundDown(f.v[i], s.p.Quantum, s.least[h])
+		room, reserve := s.divide(n, &c, limit, share)
+		if details == nil {
+			for _, h := range c.hops {
+				share[h] = roundDown(share[h], s.p.Quantum, s.least[h])
 			}
-		}
-		if details != nil {
+		} else {
 			details.Reserve[n] = reserve
 			c.others(f.v, f.head, f.rest)
 			for i, h := range c.hops {
@@ -349,6 +344,23 @@ func (s *solver) partition(budget float64, limit, share []float64, details *Solu
 			}
 		}
 	}
+}
+
+// divide fills in the shares of the children of hop n from its own, and returns
+// what it has for them and what it keeps.
+func (s *solver) divide(n int, c *chains, limit, share []float64) (room, reserve float64) {
+	f := &s.filling
+	reserve = s.p.Hops[n].reserve(share[n], s.level)
+	room = max(share[n]-reserve, 0)
+	gather(f.floor, c, s.least)
+	gather(f.cap, c, limit)
+	gather(f.base, c, s.base)
+	gather(f.weight, c, s.weight)
+	f.run(c, room)
+	for i, h := range c.hops {
+		share[h] = f.v[i]
+	}
+	return room, reserve
 }
 
 // caps fills in the caps. A hop may use what is left after the floors of the

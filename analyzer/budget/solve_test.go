@@ -66,45 +66,45 @@ func TestShares(t *testing.T) {
 		strategy Strategy
 		want     []float64 // of hops 1, 2, …
 	}{
-		{"in proportion", serial(10, 20, 20), 100, P99Prop{}, []float64{20, 40, 40}},
+		{"O1: in proportion", serial(10, 20, 20), 100, P99Prop{}, []float64{20, 40, 40}},
 		{
-			"a tenth reserved", with(serial(10, 20, 20), func(p *Problem) { p.Hops[0].Fraction = 0.1 }), 100,
+			"O1b: a tenth reserved", with(serial(10, 20, 20), func(p *Problem) { p.Hops[0].Fraction = 0.1 }), 100,
 			P99Prop{},
 			[]float64{18, 36, 36},
 		},
-		{"equal, rounded down", serial(10, 20, 20), 100, Equal{}, []float64{33, 33, 33}},
-		{"the shorter branch fills its slot", slots(), 120, P99Prop{}, []float64{20, 60, 60, 40}},
+		{"O1c: equal, rounded down", serial(10, 20, 20), 100, Equal{}, []float64{33, 33, 33}},
+		{"O2: the shorter branch fills its slot", slots(), 120, P99Prop{}, []float64{20, 60, 60, 40}},
 		{
-			"unless it is limited", with(slots(), func(p *Problem) { p.Hops[3].Cap = 40 }), 120,
+			"O2b: unless it is limited", with(slots(), func(p *Problem) { p.Hops[3].Cap = 40 }), 120,
 			P99Prop{},
 			[]float64{20, 60, 40, 40},
 		},
 		{
-			"a floor takes from the others", with(serial(10, 90), func(p *Problem) { p.Hops[1].Floor = 20 }), 100,
+			"O3: a floor takes from the others", with(serial(10, 90), func(p *Problem) { p.Hops[1].Floor = 20 }), 100,
 			P99Prop{},
 			[]float64{20, 80},
 		},
 		{
-			"a limit gives to the others", with(serial(10, 90), func(p *Problem) { p.Hops[2].Cap = 50 }), 100,
+			"O3b: a limit gives to the others", with(serial(10, 90), func(p *Problem) { p.Hops[2].Cap = 50 }), 100,
 			P99Prop{},
 			[]float64{50, 50},
 		},
 		{
-			"only the answer of the main path counts", dag(false), 100,
+			"O6: only the answer of the main path counts", dag(false), 100,
 			P99Prop{},
 			[]float64{7.5, 3, 22.5, 22.5, 45, 12, 0, 0},
 		},
 		{
-			"a call after the main path answers", dag(true), 100,
+			"O6h: a call after the main path answers", dag(true), 100,
 			P99Prop{},
 			[]float64{7, 2.5, 21.5, 21.5, 43.5, 11.5, 0, 2.5},
 		},
 		{
-			"(X before Y) beside Z, then W", endpoint(call(10), call(10, 1), call(30), call(10, 1, 2, 3)), 80,
+			"O7: (X before Y) beside Z, then W", endpoint(call(10), call(10, 1), call(30), call(10, 1, 2, 3)), 80,
 			P99Prop{},
 			[]float64{30, 30, 60, 20},
 		},
-		{"order chain with auth at 5 %", with(serial(30, 45, 120, 70, 25), func(p *Problem) {
+		{"O8: order chain with auth at 5 %", with(serial(30, 45, 120, 70, 25), func(p *Problem) {
 			p.Hops[0].Fraction = 0.05
 			p.Hops[5].CapRatio = 0.05
 		}), 800, P99Prop{}, []float64{81, 122, 326, 190, 40}},
@@ -114,8 +114,8 @@ func TestShares(t *testing.T) {
 			P99Prop{},
 			[]float64{47, 47},
 		},
-		{"rare and frequent hops of a ten-request sample", serial(50, 90), 100, P99Prop{}, []float64{35, 64}},
-		{"exclusive alternatives share one slot", endpoint(call(10), Hop{Weight: 40, SelfCount: 99, After: []int{1}, Slot: 1},
+		{"O10: rare and frequent hops of a ten-request sample", serial(50, 90), 100, P99Prop{}, []float64{35, 64}},
+		{"O17: exclusive alternatives share one slot", endpoint(call(10), Hop{Weight: 40, SelfCount: 99, After: []int{1}, Slot: 1},
 			Hop{Weight: 20, SelfCount: 99, After: []int{1, 2}, Slot: 1}, Hop{Weight: 30, SelfCount: 99, After: []int{1, 2, 3}, Slot: 1},
 			call(50, 1, 2, 3, 4)), 100, P99Prop{}, []float64{10, 40, 40, 40, 50}},
 		{"a share below the quantum is not 0", serial(1, 1999), 100, P99Prop{}, []float64{0.05, 99}},
@@ -185,8 +185,8 @@ func TestInfeasible(t *testing.T) {
 		min     float64
 		binding []int
 	}{
-		{"two floors", floors(0), 110, []int{1, 2}},
-		{"and a tenth reserved", floors(0.1), 123, []int{1, 2}},
+		{"O4: two floors", floors(0), 110, []int{1, 2}},
+		{"O4b: and a tenth reserved", floors(0.1), 123, []int{1, 2}},
 		{"nested", nested, 45, []int{1, 2, 4}},
 		{"the endpoint's floor", own, 200, []int{0}},
 	} {
@@ -332,7 +332,7 @@ func TestStrategyNamed(t *testing.T) {
 			t.Errorf("%s: %v, %v", s.Name(), got, err)
 		}
 	}
-	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop, equal, p50spread or eqq") {
+	if _, err := StrategyNamed("best"); err == nil || !strings.Contains(err.Error(), "p99prop, equal, p50spread, eqq, optimised or critpath") {
 		t.Errorf("error %v does not name the strategies", err)
 	}
 }

@@ -21,7 +21,7 @@ type Strategy interface {
 }
 
 // Strategies are all strategies, the default first.
-var Strategies = []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}}
+var Strategies = []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}, Optimised{}, CriticalPath{}}
 
 // StrategyNamed returns the strategy with the given name. The error names the
 // valid ones.
@@ -35,6 +35,25 @@ func StrategyNamed(name string) (Strategy, error) {
 	}
 	last := len(names) - 1
 	return nil, fmt.Errorf("strategy %q: want %s or %s", name, strings.Join(names[:last], ", "), names[last])
+}
+
+// Objectives are what the optimised strategy can minimise, the default first:
+// cut requests, or cut requests and the work that is wasted on them.
+var Objectives = []string{"cuts", "cuts+waste"}
+
+// WithObjective returns a strategy that minimises one of Objectives; "" stands
+// for the default. Only the optimised strategy has another one.
+func WithObjective(s Strategy, objective string) (Strategy, error) {
+	switch objective {
+	case "", Objectives[0]:
+		return s, nil
+	case Objectives[1]:
+		if s.Name() != (Optimised{}).Name() {
+			return nil, fmt.Errorf("objective %q: only strategy optimised has it, not %s", objective, s.Name())
+		}
+		return Optimised{Waste: true}, nil
+	}
+	return nil, fmt.Errorf("objective %q: want %s", objective, strings.Join(Objectives, " or "))
 }
 
 // orDefault lets the default decide where a strategy lacks data.

@@ -45,6 +45,14 @@ const (
 	quantileSteps   = 20*stepsPerHalving + 1
 )
 
+// quantileLevels are the levels, ascending.
+var quantileLevels = func() (levels [quantileSteps]float64) {
+	for k := range levels {
+		levels[k] = 1 - math.Exp2(-float64(k)/stepsPerHalving)
+	}
+	return levels
+}()
+
 // tabulate fills quantiles with those of every hop, one after the other.
 func (s *solver) tabulate() {
 	s.quantiles = append(s.quantiles[:0], make([]float64, len(s.p.Hops)*quantileSteps)...)
@@ -68,7 +76,7 @@ func (s *solver) tabulate() {
 		reached, at, value := absent, -1, 0.0
 		row := s.quantiles[int(h)*quantileSteps:][:quantileSteps]
 		for k := range row {
-			need := int64(float64(total) * (1 - math.Exp2(-float64(k)/stepsPerHalving)))
+			need := int64(float64(total) * quantileLevels[k])
 			for reached < need && at+1 < len(order) {
 				at++
 				if t.has(order[at]) {

@@ -274,7 +274,7 @@ func (d *descent) falseCuts(budget, quantum float64) float64 {
 // a tenth and then of a hundredth. The smallest ratio comes first, and the next
 // goes on from its budget. A result is a multiple of its quantum and holds itself.
 func (v *validator) budgetsFor(strategy Strategy, ratios []float64) []BudgetFor {
-	d := descent{validator: v, strategy: strategy, known: make(map[[2]float64]float64)}
+	d := descent{validator: v, strategy: v.cheaply(strategy), known: make(map[[2]float64]float64)}
 	least := 0.0 // no split of every fold below
 	for f := range v.solvers {
 		least = max(least, v.solvers[f].minimum(minSelfLevel, v.solvers[f].median))

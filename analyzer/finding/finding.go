@@ -193,6 +193,8 @@ type Request struct {
 	number, of []int64            // by call: see attempts; made when needed
 	counted    bool               // number and of are made
 	todo       []int32            // scratch of tries
+	order      []int32            // scratch of countAttempts
+	caller     []int32            // likewise
 }
 
 // choice is a way that calls of one caller go.
@@ -212,7 +214,8 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
-		tree: tree, detached: r.detached[:0], makers: r.makers[:0], todo: r.todo,
+		tree: tree, detached: r.detached[:0], makers: r.makers[:0], number: r.number, of: r.of, todo: r.todo,
+		order: r.order, caller: r.caller,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]

@@ -20,23 +20,28 @@ const maxBackoff = 1_000_000_000
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
 func (r *Request) attempts() (number, of []int64) {
 	if !r.counted {
-		r.number, r.of = r.countAttempts()
+		r.countAttempts()
 		r.counted = true
+	}
+	if len(r.number) == 0 {
+		return nil, nil
 	}
 	return r.number, r.of
 }
 
-func (r *Request) countAttempts() (number, of []int64) {
+func (r *Request) countAttempts() {
 	calls := r.tree.Calls
+	r.number, r.of = r.number[:0], r.of[:0]
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
-		return nil, nil
+		return
 	}
-	order := make([]int32, len(calls))
-	maker := make([]int32, len(calls))
-	number, of = make([]int64, len(calls)), make([]int64, len(calls))
+	order, maker := r.order[:0], r.caller[:0]
 	for i := range calls {
-		order[i], maker[i] = int32(i), r.maker(calls[i].Span)
+		order, maker = append(order, int32(i)), append(maker, r.maker(calls[i].Span))
+		r.number, r.of = append(r.number, 0), append(r.of, 0)
 	}
+	r.order, r.caller = order, maker
+	number, of := r.number, r.of
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(maker[a], maker[b]), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
@@ -62,7 +67,6 @@ func (r *Request) countAttempts() (number, of []int64) {
 			of[j] = total
 		}
 	}
-	return number, of
 }
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are

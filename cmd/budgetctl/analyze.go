@@ -55,6 +55,7 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
   budgetctl analyze testdata/orders --budget 800ms --replay --incident 'risk*=slow 400ms..4s @10%'
+  budgetctl analyze testdata/orders --budget 800ms --strategy optimised --objective cuts+waste
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
@@ -62,7 +63,8 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
 // analyzeFlags are the flags as they are written; config makes sense of them.
 type analyzeFlags struct {
 	budgets, endpoints, floors, caps, current []string
-	reserve, strategy, percentile, quantum    string
+	reserve, strategy, objective              string
+	percentile, quantum                       string
 	outputs                                   []string
 	failOn, remaining                         []string
 	noColor, ascii, strict, replay            bool
@@ -96,7 +98,10 @@ func newAnalyze() *cobra.Command {
 	flags.StringArrayVar(&f.floors, "floor", nil, "least useful budget of a hop, 'hop=20ms' (repeatable; default: its P50)")
 	flags.StringArrayVar(&f.caps, "cap", nil, "most a hop may get, 'hop=40ms' or 'hop=5%' of the budget (repeatable)")
 	flags.StringArrayVar(&f.current, "current", nil, "timeout that is configured today, 'hop=200ms' (repeatable): adds NOW and CHANGE")
-	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(), "how to share: p99prop (by P99), equal, p50spread (median first, then by what varies) or eqq (one quantile for all)")
+	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(),
+		"how to share: p99prop (by P99), equal, p50spread (median first, then by what varies), eqq (one quantile for all), "+
+			"optimised (fewest requests cut) or critpath (to look at: never a recommendation)")
+	flags.StringVar(&f.objective, "objective", budget.Objectives[0], "what --strategy optimised minimises: "+strings.Join(budget.Objectives, " or "))
 	flags.StringVar(&f.percentile, "percentile", "99", "percentile for weights and verdicts, for example 99.9")
 	flags.StringVar(&f.quantum, "quantum", "", "round budgets down to multiples of this (default: 1ms, finer for small budgets)")
 	flags.StringArrayVar(&f.degradable, "degradable", nil, "hop that callers can do without: replayed as if they went on at its timeout (repeatable)")
@@ -136,7 +141,8 @@ func (f *analyzeFlags) parse() error {
 		return err == nil
 	}
 	c := &f.config
-	c.Endpoints, c.Strategy, c.Degradable = f.endpoints, f.strategy, f.degradable
+	c.Endpoints, c.Degradable = f.endpoints, f.degradable
+	c.Strategy, c.Objective = f.strategy, f.objective
 	for _, s := range f.budgets {
 		b, err := analyzer.ParseEndpointBudget(s)
 		if check("budget", err) {
@@ -181,7 +187,11 @@ func (f *analyzeFlags) parse() error {
 		}
 	}
 	check("remaining-attribute", trace.CheckRemainingAttributes(f.source.Remaining))
-	if _, err := budget.StrategyNamed(f.strategy); err != nil {
+	strategy, err := budget.StrategyNamed(f.strategy)
+	if err == nil {
+		_, err = budget.WithObjective(strategy, f.objective)
+	}
+	if err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	for _, n := range []struct {

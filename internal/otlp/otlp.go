@@ -3,6 +3,8 @@
 package otlp
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -23,6 +25,7 @@ type Reader struct {
 	attrs, res, scope trace.Attributes
 	text              []byte
 	stamps            []trace.Stamp
+	current           trace.Span // what visit gets
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
@@ -35,33 +38,86 @@ func (r *Reader) Reset() {
 	r.stamps = r.stamps[:0]
 }
 
-// Read calls visit for every span that has a trace id and a span id, with the
-// span that it was made from. What visit gets is valid until it returns, but for
-// Desc and Stamp, which are valid until Reset.
-func (r *Reader) Read(traces ptrace.Traces, visit func(s *trace.Span, from ptrace.Span)) {
+// Read calls visit for every span that has a trace id and a span id, and of whose
+// trace want is true, with the span that it was made from. A nil want wants all.
+// What visit gets is valid until it returns, but for Desc and Stamp, which are
+// valid until Reset.
+func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit func(s *trace.Span, from ptrace.Span)) {
 	if r.interner == nil {
 		r.Reset()
 	}
-	var span trace.Span
+	span := &r.current
 	for _, resource := range traces.ResourceSpans().All() {
-		r.res.Reset()
-		r.setAll(&r.res, resource.Resource().Attributes())
-		res := r.res.Resource(r.cache)
+		var res trace.Resource
+		known := false // res is that of the resource: often none of its spans is wanted
 		for _, scope := range resource.ScopeSpans().All() {
 			r.scope.Reset()
 			r.setAll(&r.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || want != nil && !want(trace.TraceID(s.TraceID())) {
 					continue
 				}
-				r.span(&span, s, res)
+				if !known {
+					r.res.Reset()
+					r.setAll(&r.res, resource.Resource().Attributes())
+					res, known = r.res.Resource(r.cache), true
+				}
+				r.span(span, s, res)
 				if r.scope.TailSampled() {
 					span.Flags |= trace.FlagTailSampled
 				}
-				visit(&span, s)
+				visit(span, s)
 			}
 		}
 	}
+}
+
+// Telling tells, quicker than a span is read, whether it may say what was left
+// when it began, or that its time was up. Where it is false, reading the span
+// gives neither a Stamp nor an outcome that has to do with time.
+func (r *Reader) Telling(s ptrace.Span) bool {
+	if s.Status().Code() == ptrace.StatusCodeError {
+		return true
+	}
+	for name, value := range s.Attributes().All() {
+		if name == "" {
+			continue
+		}
+		switch name[0] {
+		case 'l':
+			if strings.HasPrefix(name, "latency_budget.") {
+				return true
+			}
+		case 'e':
+			if name == "error" || name == "error.type" {
+				return true
+			}
+		case 'h':
+			if strings.HasPrefix(name, "http.request.header.") || strings.HasSuffix(name, "status_code") && !success(value) {
+				return true
+			}
+		case 'r':
+			if strings.HasPrefix(name, "rpc.") && (strings.Contains(name, ".request.metadata.") || strings.HasSuffix(name, "_code") && !success(value)) {
+				return true
+			}
+		case 'g':
+			if name == "grpc.status_code" && !success(value) {
+				return true
+			}
+		case 'o':
+			if strings.HasPrefix(name, "otel.status_") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// success tells whether a status is a number of HTTP or gRPC that has nothing to do
+// with time.
+func success(status pcommon.Value) bool {
+	n := status.Int()
+	return status.Type() == pcommon.ValueTypeInt && n != 1 && n != 4 && n != 499 && n != 504
 }
 
 func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {

@@ -28,6 +28,10 @@ type Config struct {
 	// MaxClockSkew is how far the clocks of two hosts may be apart, where a deadline
 	// was sent as a point in time. Default 50ms.
 	MaxClockSkew time.Duration `mapstructure:"max_clock_skew"`
+	// BudgetsFile is a plan file as budgetctl writes it. Hops are also held to their
+	// budgets in it, and spans that carry none are judged by it alone. It is read
+	// again when it changes. Default none.
+	BudgetsFile string `mapstructure:"budgets_file"`
 	// FlaggedEvent adds an event to each flagged span, for backends that show events
 	// better than attributes. Default false.
 	FlaggedEvent bool `mapstructure:"flagged_event"`

@@ -32,7 +32,7 @@ func TestConfig(t *testing.T) {
 		}},
 		"all": {want: &Config{
 			UtilizationThreshold: 0.9, ResetTolerance: ResetTolerance{Absolute: 20 * time.Millisecond, Fraction: 0.1},
-			MaxClockSkew: 100 * time.Millisecond, FlaggedEvent: true, MaxHops: 50,
+			MaxClockSkew: 100 * time.Millisecond, BudgetsFile: "plan.yaml", FlaggedEvent: true, MaxHops: 50,
 		}},
 		"part_of_tolerance":              {want: changed(func(c *Config) { c.ResetTolerance.Absolute = 0 })},
 		"over_one":                       {want: changed(func(c *Config) { c.UtilizationThreshold = 1.5 })},

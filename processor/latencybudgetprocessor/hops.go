@@ -5,6 +5,14 @@ import "sync"
 // hop is how a call is named on its spans. An empty part is not known.
 type hop struct{ caller, callee, operation string }
 
+// parts is how many of its names are known; of nil none is.
+func (h *hop) parts() int {
+	if h == nil {
+		return 0
+	}
+	return count(h.caller != "", h.callee != "", h.operation != "")
+}
+
 // otherHop stands for all hops beyond the bound.
 var otherHop = hop{"_other", "_other", "_other"}
 

@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 	"github.com/latencybudget/latencybudget/internal/otlp"
 	"github.com/latencybudget/latencybudget/propagation/attr"
@@ -25,6 +26,11 @@ type judge struct {
 	of     []int32       // number of the trace, by span
 	number map[trace.TraceID]int32
 	traces []group
+	last   int32         // number of the trace of the last span: neighbours often share it
+	lastID trace.TraceID // that isChosen was asked for
+	chosen bool          // what it said
+	want   func(trace.TraceID) bool
+	keep   func(*trace.Span, ptrace.Span)
 	order  []int32 // spans of the traces that are judged, by trace
 
 	// The trace, and the request in it, that is being judged.
@@ -66,6 +72,7 @@ func newJudge(config *Config, names *hopNames) *judge {
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
 	j.request.Settings = config.settings()
+	j.want, j.keep = j.isChosen, j.add // once: they are values on the heap
 	j.report = func(f finding.Finding) {
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
@@ -75,11 +82,20 @@ func newJudge(config *Config, names *hopNames) *judge {
 	return j
 }
 
-// judge sets the attributes of the spans of a batch, and returns what it did.
-func (j *judge) judge(traces ptrace.Traces) counts {
+// judge sets the attributes of the spans of a batch, and returns what it did. A nil
+// plan is none.
+func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts = counts{}
-	j.read(traces)
-	j.group()
+	j.request.Plan = budgets
+	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
+	clear(j.number)
+	identified := j.choose(traces)
+	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - identified)
+	if len(j.traces) > 0 || budgets != nil {
+		j.read(traces)
+		j.group()
+	}
+	j.counts.unjudged[reasonNoBudget] = int64(identified - len(j.spans))
 	for i := range j.traces {
 		if g := &j.traces[i]; g.judged {
 			j.judgeTrace(j.order[g.first : g.first+g.count])
@@ -92,35 +108,83 @@ func (j *judge) judge(traces ptrace.Traces) counts {
 	return j.counts
 }
 
-// read fills spans and counts them by trace.
+// choose numbers the traces in which a span may tell what there is to judge, and
+// counts the spans that have ids. In many systems most batches have no such
+// trace, so this is what the processor costs them.
+func (j *judge) choose(traces ptrace.Traces) (identified int) {
+	for _, resource := range traces.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, s := range scope.Spans().All() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+					continue
+				}
+				identified++
+				if j.request.Plan == nil && j.reader.Telling(s) { // with a plan any span may be a hop of it
+					j.numberOf(trace.TraceID(s.TraceID()))
+				}
+			}
+		}
+	}
+	return identified
+}
+
+// numberOf is the number of a trace, which gets one if it has none yet.
+func (j *judge) numberOf(id trace.TraceID) int32 {
+	n, known := j.number[id]
+	if !known {
+		n = int32(len(j.traces))
+		j.number[id] = n
+		j.traces = append(j.traces, group{})
+	}
+	return n
+}
+
+// read fills spans with those of the chosen traces, and counts them by trace.
 func (j *judge) read(traces ptrace.Traces) {
 	j.reader.Reset()
-	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
-	clear(j.number)
-	last := int32(-1) // neighbours often belong to one trace
-	j.reader.Read(traces, func(s *trace.Span, from ptrace.Span) {
-		s.Ref = int32(len(j.spans))
-		if last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
-			n, known := j.number[s.TraceID]
-			if !known {
-				n = int32(len(j.traces))
-				j.number[s.TraceID] = n
-				j.traces = append(j.traces, group{})
-			}
-			last = n
-		}
-		j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, last)
-		g := &j.traces[last]
-		g.count++
-		g.judged = g.judged || worthJudging(s)
-	})
-	j.counts.unjudged[reasonNoID] += int64(traces.SpanCount() - len(j.spans))
+	j.last, j.lastID, j.chosen = -1, trace.TraceID{}, false
+	want := j.want
+	if j.request.Plan != nil {
+		want = nil
+	}
+	j.reader.Read(traces, want, j.keep)
+}
+
+// isChosen tells whether a trace has a number.
+func (j *judge) isChosen(id trace.TraceID) bool {
+	if id != j.lastID {
+		j.lastID = id
+		_, j.chosen = j.number[id]
+	}
+	return j.chosen
+}
+
+// add takes a span into the batch.
+func (j *judge) add(s *trace.Span, from ptrace.Span) {
+	s.Ref = int32(len(j.spans))
+	if j.last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
+		j.last = j.numberOf(s.TraceID)
+	}
+	j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, j.last)
+	g := &j.traces[j.last]
+	g.count++
+	g.judged = g.judged || j.worthJudging(s)
 }
 
 // worthJudging tells whether a span can give a rule something to look at.
-func worthJudging(s *trace.Span) bool {
-	return s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
-		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
+func (j *judge) worthJudging(s *trace.Span) bool {
+	if s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
+		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled {
+		return true
+	}
+	if j.request.Plan == nil {
+		return false
+	}
+	_, planned := j.request.Plan.Find("", s.Desc.Service, s.Desc.Operation)
+	if !planned && s.Desc.Peer != "" {
+		_, planned = j.request.Plan.Find("", s.Desc.Peer, s.Desc.Operation)
+	}
+	return planned
 }
 
 // group orders the spans of the traces that are judged by trace.

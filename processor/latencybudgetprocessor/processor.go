@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
-	"go.uber.org/zap"
 
 	"github.com/latencybudget/latencybudget/processor/latencybudgetprocessor/internal/metadata"
 )
@@ -16,9 +15,9 @@ import (
 // budgetProcessor keeps nothing of the spans that pass it but the names of hops.
 type budgetProcessor struct {
 	config    *Config
-	logger    *zap.Logger
 	telemetry *telemetry
 	names     *hopNames
+	plan      *planFile
 	judges    sync.Pool // of *judge: one for each batch in work
 }
 
@@ -29,17 +28,23 @@ func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcesso
 	}
 	p := &budgetProcessor{
 		config:    config,
-		logger:    set.Logger,
 		telemetry: newTelemetry(builder),
 		names:     newHopNames(config.MaxHops),
+	}
+	if config.BudgetsFile != "" {
+		p.plan = &planFile{
+			name: config.BudgetsFile, logger: set.Logger,
+			failed: func() { builder.ProcessorLatencyBudgetPlanReloadFailures.Add(context.Background(), 1) },
+		}
 	}
 	p.judges.New = func() any { return newJudge(p.config, p.names) }
 	return p, nil
 }
 
-func (p *budgetProcessor) start(context.Context, component.Host) error { return nil }
+func (p *budgetProcessor) start(context.Context, component.Host) error { return p.plan.start() }
 
 func (p *budgetProcessor) shutdown(context.Context) error {
+	p.plan.close()
 	p.telemetry.shutdown()
 	return nil
 }
@@ -55,7 +60,7 @@ func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Trace
 		traces = own
 	}
 	j := p.judges.Get().(*judge)
-	counts := j.judge(traces)
+	counts := j.judge(traces, p.plan.current())
 	p.judges.Put(j)
 	p.telemetry.record(ctx, &counts)
 	return traces, nil

@@ -18,10 +18,11 @@ const (
 	sourceStamped source = iota // latency_budget.remaining.start is on the span
 	sourceDerived               // something else on the span says it
 	sourcePlan                  // the plan file alone
+	sourceTiming                // no budget, but its times say enough for a flag
 	sources
 )
 
-var sourceNames = [sources]string{"stamped", "derived", "plan"}
+var sourceNames = [sources]string{"stamped", "derived", "plan", "timing"}
 
 // reason is why a span was not judged. The names must match the enum in metadata.yaml.
 type reason uint8

@@ -34,64 +34,108 @@ func (j *judge) write(at visit, half, partial bool) {
 		j.counts.unjudged[reasonNoBudget]++
 		return
 	}
-	span := j.from[s.Ref]
-	attrs := span.Attributes()
-	attrs.EnsureCapacity(attrs.Len() + mostSet)
+	v := verdict{partial: partial, flags: flags, after: j.after[at.span]}
 	if known {
-		j.writeSpent(attrs, s, spent)
+		v.spent = spent
 	}
 	if half || s.Kind != trace.KindInternal {
-		h := j.hopOf(at.call)
-		putText(attrs, attr.Caller, h.caller)
-		putText(attrs, attr.Callee, h.callee)
-		putText(attrs, attr.Operation, h.operation)
+		v.hop = j.hopOf(at.call)
 	}
-	if number, of := j.request.Attempt(at.call); of > 1 && half {
-		attrs.PutInt(attr.Attempt, number)
+	if half {
+		if _, v.planned = j.request.Planned(at.call); v.planned {
+			v.revision = j.request.Plan.Revision()
+		}
+		if number, of := j.request.Attempt(at.call); of > 1 {
+			v.attempt = number
+		}
 	}
-	if partial {
-		attrs.PutBool(attr.Partial, true)
-	} else {
-		attrs.Remove(attr.Partial) // of a Collector that had seen less
-	}
-	attrs.Remove(attr.Findings) // likewise
-	if flags != 0 {
-		j.writeFlags(span, flags, j.after[at.span])
-	}
+	j.set(j.from[s.Ref], s, &v)
 }
 
-// mostSet is how many attributes one span can get, so that their map grows once.
-const mostSet = 14
+// verdict is what there is to say of a span.
+type verdict struct {
+	spent    finding.Spent // the zero Spent where the span has no budget
+	hop      *hop          // nil: the span is no call
+	planned  bool
+	revision string // of the plan, where planned
+	attempt  int64  // 0: it was the only one
+	partial  bool
+	flags    uint32
+	after    int64 // worked after the deadline, ns
+}
 
-// writeSpent sets what is known of the budget of a span.
-func (j *judge) writeSpent(attrs pcommon.Map, s *trace.Span, spent finding.Spent) {
-	switch {
-	case !spent.LeftKnown:
-		j.counts.judged[sourcePlan]++
-	case s.Stamp.HasRemaining:
-		j.counts.judged[sourceStamped]++
-	default:
-		j.counts.judged[sourceDerived]++
-		attrs.PutDouble(attr.RemainingStart, seconds(spent.Left+s.Duration))
+// set sets the attributes of a span.
+func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
+	attrs := span.Attributes()
+	derived := v.spent.LeftKnown && !s.Stamp.HasRemaining
+	limited := s.Stamp != nil && s.Stamp.Limit > 0
+	// The map grows once, and no more than it must.
+	attrs.EnsureCapacity(attrs.Len() +
+		count(v.spent.LeftKnown, v.spent.Budget > 0, limited, derived, derived, v.planned, v.attempt > 0, v.partial) +
+		v.hop.parts() + 4*count(v.flags != 0))
+
+	if derived {
+		attrs.PutDouble(attr.RemainingStart, seconds(v.spent.Left+s.Duration))
 		if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
 			source.SetStr(attr.SourceDerived)
 		}
 	}
-	if spent.LeftKnown {
+	if v.spent.LeftKnown {
 		if stamped, set := attrs.GetOrPutEmpty(attr.RemainingEnd); !set || stamped.Type() != pcommon.ValueTypeDouble {
-			stamped.SetDouble(seconds(spent.Left))
+			stamped.SetDouble(seconds(v.spent.Left))
 		}
 	}
-	if spent.Budget > 0 {
-		attrs.PutDouble(attr.Utilization, spent.Utilization)
+	if v.spent.Budget > 0 {
+		attrs.PutDouble(attr.Utilization, v.spent.Utilization)
 	}
-	if s.Stamp != nil && s.Stamp.Limit > 0 {
-		attrs.PutDouble(attr.Consumed, spent.Consumed)
+	if limited && v.spent.LeftKnown {
+		attrs.PutDouble(attr.Consumed, v.spent.Consumed)
+	}
+	if v.hop != nil {
+		putText(attrs, attr.Caller, v.hop.caller)
+		putText(attrs, attr.Callee, v.hop.callee)
+		putText(attrs, attr.Operation, v.hop.operation)
+	}
+	if v.planned {
+		attrs.PutStr(attr.PlanRevision, v.revision)
+	}
+	if v.attempt > 0 {
+		attrs.PutInt(attr.Attempt, v.attempt)
+	}
+	if v.partial {
+		attrs.PutBool(attr.Partial, true)
+	} else {
+		attrs.Remove(attr.Partial) // of a Collector that had seen less
+	}
+	if v.flags != 0 {
+		j.setFlags(span, v.flags, v.after)
+	} else {
+		attrs.Remove(attr.Findings) // likewise
+	}
+	switch {
+	case derived:
+		j.counts.judged[sourceDerived]++
+	case v.spent.LeftKnown:
+		j.counts.judged[sourceStamped]++
+	case v.planned:
+		j.counts.judged[sourcePlan]++
+	default:
+		j.counts.judged[sourceTiming]++
 	}
 }
 
-// writeFlags adds the flags of rules to those that the service set.
-func (j *judge) writeFlags(span ptrace.Span, flags uint32, after int64) {
+// count counts what is true.
+func count(facts ...bool) (n int) {
+	for _, is := range facts {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// setFlags adds the flags of rules to those that the service set.
+func (j *judge) setFlags(span ptrace.Span, flags uint32, after int64) {
 	attrs := span.Attributes()
 	j.found, j.merged = j.found[:0], j.merged[:0]
 	if stamped, set := attrs.Get(attr.Flags); set && stamped.Type() == pcommon.ValueTypeSlice {

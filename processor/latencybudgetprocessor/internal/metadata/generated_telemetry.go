@@ -76,7 +76,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLatencyBudgetSpansJudged, err = builder.meter.Int64Counter(
 		"otelcol_processor_latency_budget_spans_judged",
-		metric.WithDescription("Spans whose budget was known. [Development]"),
+		metric.WithDescription("Spans that were judged. [Development]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -56,7 +56,7 @@ func AssertEqualProcessorLatencyBudgetPlanReloadFailures(t *testing.T, tt *compo
 func AssertEqualProcessorLatencyBudgetSpansJudged(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_latency_budget_spans_judged",
-		Description: "Spans whose budget was known. [Development]",
+		Description: "Spans that were judged. [Development]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -1,0 +1,191 @@
+//go:build unix
+
+package bench
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/connector/spanmetricsconnector"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/attributesprocessor"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/internal/tracegen"
+	"github.com/latencybudget/latencybudget/processor/latencybudgetprocessor"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+// batchSpans is the number of spans of a batch.
+const batchSpans = 10_000
+
+// plainBatch is a batch of whole traces of [tracegen.Stream], as pdata reads it.
+func plainBatch(b testing.TB) ptrace.Traces {
+	b.Helper()
+	dir := b.TempDir()
+	name := dir + "/batch.jsonl"
+	file, err := os.Create(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := tracegen.Stream(file, tracegen.StreamConfig{
+		Seed: 1, Traces: batchSpans * 2 / 31, Append: tracegen.AppendOTLPJSONLines,
+	}); err != nil {
+		b.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		b.Fatal(err)
+	}
+	batch := ptrace.NewTraces()
+	info := pdataFile{name: name}
+	for traces, err := range info.messages(new(trace.File)) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		traces.ResourceSpans().MoveAndAppendTo(batch.ResourceSpans())
+	}
+	return batch
+}
+
+// stamp sets what package propagation stamps on the SERVER and CLIENT spans of a
+// batch, whose requests have left ns at their starts.
+func stamp(batch ptrace.Traces, left int64) {
+	starts := make(map[[16]byte]int64)
+	each(batch, func(s ptrace.Span) {
+		id, start := s.TraceID(), int64(s.StartTimestamp())
+		if known, ok := starts[id]; !ok || start < known {
+			starts[id] = start
+		}
+	})
+	each(batch, func(s ptrace.Span) {
+		if s.Kind() != ptrace.SpanKindServer && s.Kind() != ptrace.SpanKindClient {
+			return
+		}
+		remaining := float64(left-(int64(s.StartTimestamp())-starts[s.TraceID()])) / 1e9
+		s.Attributes().PutDouble(attr.Limit, float64(left)/1e9)
+		s.Attributes().PutDouble(attr.RemainingStart, remaining)
+		s.Attributes().PutDouble(attr.DeadlineRemaining, remaining)
+		s.Attributes().PutStr(attr.Source, attr.SourceContext)
+	})
+}
+
+func each(batch ptrace.Traces, visit func(ptrace.Span)) {
+	for _, resource := range batch.ResourceSpans().All() {
+		for _, scope := range resource.ScopeSpans().All() {
+			for _, s := range scope.Spans().All() {
+				visit(s)
+			}
+		}
+	}
+}
+
+func copyOf(batch ptrace.Traces) ptrace.Traces {
+	out := ptrace.NewTraces()
+	batch.CopyTo(out)
+	return out
+}
+
+// running starts a component, which is shut down with the benchmark.
+func running[C component.Component](b testing.TB, c C, err error) C {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(b.Context(), componenttest.NewNopHost()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Shutdown(b.Context()); err != nil {
+			b.Error(err)
+		}
+	})
+	return c
+}
+
+// BenchmarkProcessor compares the processor with components of the Collector that
+// people know, on the same batch.
+func BenchmarkProcessor(b *testing.B) {
+	plain := plainBatch(b)
+	healthy, over := copyOf(plain), copyOf(plain)
+	stamp(healthy, 100e9)
+	stamp(over, 30e6)
+	spans := plain.SpanCount()
+
+	processorOf := func(f processor.Factory, config map[string]any) consumer.Traces {
+		cfg := f.CreateDefaultConfig()
+		if err := confmap.NewFromStringMap(config).Unmarshal(cfg); err != nil {
+			b.Fatal(err)
+		}
+		p, err := f.CreateTraces(b.Context(), processortest.NewNopSettings(f.Type()), cfg, consumertest.NewNop())
+		return running(b, p, err)
+	}
+	ours := processorOf(latencybudgetprocessor.NewFactory(), nil)
+	attributes := processorOf(attributesprocessor.NewFactory(), map[string]any{"actions": []any{
+		map[string]any{"key": "environment", "value": "production", "action": "insert"},
+		map[string]any{"key": "budget", "value": 0.8, "action": "upsert"},
+		map[string]any{"key": "route", "from_attribute": "http.route", "action": "insert"},
+	}})
+	f := spanmetricsconnector.NewFactory()
+	connector, err := f.CreateTracesToMetrics(b.Context(), connectortest.NewNopSettings(f.Type()), f.CreateDefaultConfig(), consumertest.NewNop())
+	spanMetrics := running(b, connector, err)
+
+	variants := []struct {
+		name string
+		to   consumer.Traces
+		in   ptrace.Traces
+		over int // index of the variant to compare with
+	}{
+		{"attributes, 3 actions: no budget", attributes, plain, 0},
+		{"latency_budget: no budget", ours, plain, 0},
+		{"span_metrics: no budget", spanMetrics, plain, 0},
+		{"attributes, 3 actions: stamped", attributes, healthy, 3},
+		{"latency_budget: stamped", ours, healthy, 3},
+		{"span_metrics: stamped", spanMetrics, healthy, 3},
+		{"attributes, 3 actions: stamped, all too slow", attributes, over, 6},
+		{"latency_budget: stamped, all too slow", ours, over, 6},
+	}
+	const copies = 8 // one batch is too short to be measured
+	calls := make([]func(), len(variants))
+	made := make([][]ptrace.Traces, len(variants))
+	for i, v := range variants {
+		calls[i] = func() {
+			for _, batch := range made[i] {
+				if err := v.to.ConsumeTraces(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	runs := make([][]run, len(variants))
+	for range moreRounds {
+		for i, v := range variants {
+			made[i] = made[i][:0]
+			for range copies {
+				made[i] = append(made[i], copyOf(v.in))
+			}
+			runs[i] = append(runs[i], interleave(1, calls[i])[0]...)
+			made[i] = nil
+		}
+	}
+	rows := [][]string{{"on one batch", "CPU ns/span", "allocs/span", "x attributes"}}
+	for i, v := range variants {
+		n := float64(copies * spans)
+		rows = append(rows, []string{
+			v.name,
+			perRound(runs[i], func(r run) float64 { return float64(r.cpu.Nanoseconds()) / n }).String(),
+			fmt.Sprintf("%.2f", perRound(runs[i], func(r run) float64 { return float64(r.allocs) / n }).median()),
+			ratio(cpuSeconds, runs[i], runs[v.over]).String(),
+		})
+	}
+	b.ReportMetric(0, "ns/op")
+	b.Logf("%d spans\n%s", spans, table(rows))
+}

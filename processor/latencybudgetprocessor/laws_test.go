@@ -1,0 +1,271 @@
+package latencybudgetprocessor
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/internal/otlp"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+// On whole traces the processor flags exactly the spans that the rules name when
+// budgetctl runs them.
+func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
+	for name, in := range map[string]ptrace.Traces{
+		"stories":      allStories(t),
+		"fast":         drawnBatch(t, 50, 100e9),
+		"all too slow": drawnBatch(t, 50, 30e6),
+		"some late":    drawnBatch(t, 50, 100e6),
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := findings(in)
+			if name != "fast" && len(want) == 0 {
+				t.Error("nothing is found: the test shows nothing")
+			}
+			var got []string
+			for _, s := range eachSpan(run(t, defaults(), in)) {
+				found, ok := s.Attributes().Get(attr.Findings)
+				if !ok {
+					continue
+				}
+				for _, f := range found.Slice().AsRaw() {
+					got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-rules +processor:\n%s", diff)
+			}
+		})
+	}
+}
+
+// findings runs the rules as the analyzer does: over the requests of each trace.
+func findings(in ptrace.Traces) (out []string) {
+	var reader otlp.Reader
+	members := make(map[trace.TraceID][]trace.Span)
+	reader.Read(in, nil, func(s *trace.Span, _ ptrace.Span) { members[s.TraceID] = append(members[s.TraceID], *s) })
+	for _, spans := range members {
+		t := trace.NewTrace(spans)
+		for _, entry := range t.Entries() {
+			var tree trace.Tree
+			tree.Build(t, entry, new(trace.Paths), nil)
+			request := finding.NewRequest(&tree, nil, finding.Defaults)
+			for _, rule := range finding.Rules() {
+				rule.Check(request, func(f finding.Finding) {
+					if rule.Flag != "" {
+						out = append(out, fmt.Sprint(t.ID, t.Spans[f.Span].ID, rule.Flag))
+					}
+				})
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Spans and batches that nobody should make, and somebody does.
+func TestOddSpansPass(t *testing.T) {
+	odd := map[string]func(s ptrace.Span){
+		"no ids":           func(s ptrace.Span) { s.SetTraceID(pcommon.TraceID{}); s.SetSpanID(pcommon.SpanID{}) },
+		"end before start": func(s ptrace.Span) { s.SetEndTimestamp(s.StartTimestamp() - 1) },
+		"no end":           func(s ptrace.Span) { s.SetEndTimestamp(0) },
+		"no start":         func(s ptrace.Span) { s.SetStartTimestamp(0) },
+		"huge times":       func(s ptrace.Span) { s.SetStartTimestamp(math.MaxUint64 - 5); s.SetEndTimestamp(math.MaxUint64) },
+		"huge duration":    func(s ptrace.Span) { s.SetStartTimestamp(1); s.SetEndTimestamp(math.MaxUint64) },
+		"own parent":       func(s ptrace.Span) { s.SetParentSpanID(s.SpanID()) },
+		"unknown kind":     func(s ptrace.Span) { s.SetKind(99) },
+		"no attributes":    func(s ptrace.Span) { s.Attributes().Clear() },
+		"wrong types": func(s ptrace.Span) {
+			for _, key := range append(slices.Clone(ours), attr.DeadlineRemaining, attr.AnnouncedRemaining, "error.type", "http.route") {
+				s.Attributes().PutEmptyMap(key).PutEmptySlice("x").AppendEmpty().SetInt(1)
+			}
+		},
+		"huge values": func(s ptrace.Span) {
+			for i, key := range []string{attr.Limit, attr.RemainingStart, attr.DeadlineRemaining} {
+				s.Attributes().PutDouble(key, []float64{math.Inf(1), -math.MaxFloat64, math.NaN()}[i])
+			}
+		},
+		"flags of other types": func(s ptrace.Span) {
+			s.Attributes().PutDouble(attr.RemainingStart, 0)
+			flags := s.Attributes().PutEmptySlice(attr.Flags)
+			flags.AppendEmpty().SetInt(7)
+			flags.AppendEmpty()
+			flags.AppendEmpty().SetStr("of_somebody_else")
+		},
+	}
+	for name, change := range odd {
+		t.Run(name, func(t *testing.T) {
+			in := build(t, stories["serial"], stories["expired"])
+			for _, s := range eachSpan(in)[3:5] {
+				change(s)
+			}
+			want := rest(t, in)
+			if diff := cmp.Diff(want, rest(t, run(t, defaults(), in))); diff != "" {
+				t.Errorf("-in +out:\n%s", diff)
+			}
+		})
+	}
+	t.Run("empty", func(t *testing.T) {
+		if out := run(t, defaults(), ptrace.NewTraces()); out.SpanCount() != 0 {
+			t.Error("spans came from nowhere")
+		}
+	})
+	t.Run("flags of somebody else stay", func(t *testing.T) {
+		in := build(t, []span{{name: ">edge", start: 0, end: 10, attrs: with(budget(0), attr.Flags, []any{"of_somebody_else", int64(7)})}})
+		got, _ := eachSpan(run(t, defaults(), in))[0].Attributes().Get(attr.Flags)
+		if diff := cmp.Diff([]any{"exhausted_at_start", "of_somebody_else", "work_after_deadline"}, got.Slice().AsRaw()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+}
+
+// The SDK stops at 128 attributes; what the processor adds comes on top.
+func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
+	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
+	attrs := eachSpan(in)[0].Attributes()
+	for i := attrs.Len(); i < 128; i++ {
+		attrs.PutInt(fmt.Sprint("app.n", i), int64(i))
+	}
+	out := eachSpan(run(t, defaults(), in))[0].Attributes()
+	flags, _ := out.Get(attr.Flags)
+	if out.Len() != 128+7 || flags.AsString() != `["budget_utilization"]` {
+		t.Errorf("%d attributes, flags %s", out.Len(), flags.AsString())
+	}
+}
+
+// A span that comes twice is judged once, and one that comes late, in a batch of
+// its own, is judged alone: its trace is not judged a second time.
+func TestLateSpansAndDuplicatesAreNotCountedTwice(t *testing.T) {
+	twice := build(t, stories["serial"])
+	twice.ResourceSpans().At(0).CopyTo(twice.ResourceSpans().AppendEmpty())
+	want := findings(build(t, stories["serial"]))
+	var got []string
+	for _, s := range eachSpan(run(t, defaults(), twice)) {
+		if found, ok := s.Attributes().Get(attr.Findings); ok {
+			for _, f := range found.Slice().AsRaw() {
+				got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
+			}
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("twice (-once +twice):\n%s", diff)
+	}
+
+	story := stories["serial"]
+	late := slices.Clone(story[4:6]) // the call to risk
+	late[0].under = gone
+	golden(t, "late", show(run(t, defaults(), build(t, late))))
+}
+
+func TestHopNamesAreBounded(t *testing.T) {
+	config := defaults()
+	config.MaxHops = 3
+	var story []span
+	for i := range 50 {
+		story = append(story, span{name: fmt.Sprintf(">s%d", i), start: float64(i), end: float64(i) + 1, attrs: budget(100)})
+	}
+	names := make(map[string]int)
+	for _, s := range eachSpan(run(t, config, build(t, story))) {
+		callee, _ := s.Attributes().Get(attr.Callee)
+		operation, _ := s.Attributes().Get(attr.Operation)
+		names[callee.Str()+" "+operation.Str()]++
+	}
+	want := map[string]int{"s0 GET /op": 1, "s1 GET /op": 1, "s2 GET /op": 1, "_other _other": 47}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What is not set costs nothing, and what is set costs one allocation each, and one
+// for the map that holds it.
+func TestAllocations(t *testing.T) {
+	const rounds = 5
+	for name, left := range map[string]int64{"no budget": 0, "stamped": 100e9} {
+		t.Run(name, func(t *testing.T) {
+			in := drawnBatch(t, 64, left)
+			batches := make([]ptrace.Traces, rounds+2)
+			for i := range batches {
+				batches[i] = ptrace.NewTraces()
+				in.CopyTo(batches[i])
+			}
+			j := newJudge(defaults(), newHopNames(100))
+			set, grown := 0, 0
+			before := eachSpan(in)
+			j.judge(batches[0], nil) // buffers grow
+			for i, s := range eachSpan(batches[0]) {
+				if n := s.Attributes().Len() - before[i].Attributes().Len(); n > 0 {
+					set, grown = set+n, grown+1
+				}
+			}
+			if left > 0 && grown == 0 {
+				t.Fatal("nothing is set")
+			}
+			next := 1
+			allocs := testing.AllocsPerRun(rounds, func() {
+				j.judge(batches[next], nil)
+				next++
+			})
+			if allocs > float64(set+grown) {
+				t.Errorf("%v allocations for %d attributes on %d spans of %d", allocs, set, grown, len(before))
+			}
+		})
+	}
+}
+
+func FuzzConsumeTraces(f *testing.F) {
+	seed, err := (&ptrace.JSONMarshaler{}).MarshalTraces(allStories(f))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed)
+	for _, pattern := range []string{"seeds/*.json", "../../../testdata/*/trace.otlp.json"} {
+		names, err := filepath.Glob(filepath.Join("testdata", pattern))
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	config := defaults()
+	config.BudgetsFile = filepath.Join("testdata", "plan.yaml")
+	sink := new(consumertest.TracesSink)
+	judging, planned := start(f, defaults(), sink), start(f, config, sink)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		in, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(text)
+		if err != nil {
+			return
+		}
+		want := rest(t, in)
+		sink.Reset()
+		for _, p := range []consumer.Traces{judging, planned} {
+			if err := p.ConsumeTraces(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, out := range sink.AllTraces() {
+			if got := rest(t, out); got != want {
+				t.Errorf("in\n%s\nout\n%s", strings.TrimSpace(want), got)
+			}
+		}
+	})
+}
