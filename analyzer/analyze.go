@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -50,6 +51,9 @@ func Analyze(ctx context.Context, c Config, sources ...trace.Source) (*Report, e
 		return nil, configError{err}
 	}
 	a.finish()
+	if err := a.makePlan(); err != nil {
+		return nil, err
+	}
 	return a.report, nil
 }
 
@@ -69,6 +73,9 @@ type analysis struct {
 	inferred map[profile.Endpoint]profile.Inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
+	plans    []plan.Endpoint                         // of the endpoints with a split
+	planOnly bool                                    // other endpoints than those of the plan do not matter
+	gates    map[profile.Endpoint]*observed          // nil unless there is a gate
 	place    func(e profile.Endpoint, hop int32) int // of a hop that was found, in Profile.Hops
 }
 
@@ -222,7 +229,9 @@ func (a *analysis) each(ctx context.Context, visit func(t *trace.Trace, entries 
 				d := t.Spans[e].Desc
 				return !a.selects(d) || !a.file.Samples(t.ID, profile.EndpointOf(d))
 			})
-		case len(a.config.Endpoints) > 0:
+		case a.planOnly && slices.ContainsFunc(entries, func(e int32) bool { return a.selects(t.Spans[e].Desc) }):
+			// An endpoint is looked for below the entries only where none of them is one.
+		case len(a.asked) > 0:
 			entries = t.Select(entries, a.asked...)
 		}
 		visit(&t, entries)
@@ -311,6 +320,12 @@ func (a *analysis) survey(ctx context.Context) error {
 		}
 	}
 	all := a.evidence.Endpoints()
+	if a.planOnly && !slices.ContainsFunc(all, func(e profile.Count) bool { return a.config.planned(e.Endpoint) != nil }) {
+		for _, e := range all {
+			names[strconv.Quote(e.String())] = true
+		}
+		return a.noneOfThePlan(slices.Sorted(maps.Keys(names)))
+	}
 	if len(all) == 0 {
 		if len(a.config.Endpoints) > 0 {
 			return a.nothing(fmt.Sprintf("no operation matches --endpoint %s; there are %s",
@@ -321,7 +336,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	top := min(len(all), cmp.Or(a.config.Top, DefaultTop))
 	for i, e := range all {
 		named := func(b EndpointBudget) bool { return b.Endpoint != "" && b.names(e.Endpoint) }
-		if i < top || slices.ContainsFunc(a.config.Budgets, named) {
+		if i < top && !a.planOnly || slices.ContainsFunc(a.config.Budgets, named) || a.config.planned(e.Endpoint) != nil {
 			a.shown = append(a.shown, e)
 			continue
 		}
@@ -352,6 +367,10 @@ func (a *analysis) collect(ctx context.Context) error {
 		shown[e.Endpoint] = true
 	}
 	collector := profile.NewCollector(a.rules)
+	var index *plan.Index
+	if a.config.Plan != nil {
+		index = plan.NewIndex(a.config.Plan)
+	}
 	a.found = make(map[profile.Endpoint]*finding.Tally)
 	a.place = collector.Place
 	collector.Observe = func(r profile.Request) {
@@ -361,8 +380,16 @@ func (a *analysis) collect(ctx context.Context) error {
 			a.found[r.Endpoint] = tally
 		}
 		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
-		request.Restarts = &a.restarts
+		request.Restarts, request.Plan = &a.restarts, index
 		tally.Add(request, r.Hop)
+		if a.gates != nil {
+			seen := a.gates[r.Endpoint]
+			if seen == nil {
+				seen = new(observed)
+				a.gates[r.Endpoint] = seen
+			}
+			seen.add(request)
+		}
 	}
 	var account account
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {

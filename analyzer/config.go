@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
@@ -34,6 +35,11 @@ type Config struct {
 	Floors  []HopAmount // least useful budget of a hop
 	Caps    []HopAmount // most that a hop may get; limits BUDGET and TIMEOUT
 	Current []HopAmount // today's timeouts
+	// Plan is the plan to start from, nil for none: endpoints keep its budgets,
+	// and what people set in it by hand; its shares stand for today's timeouts.
+	Plan *plan.Plan
+	// Point has Check judge by measured values alone, without their intervals.
+	Point bool
 	// Degradable are hops, named as in HopAmount, that callers can do without:
 	// in the replay they do not fail a request at their timeout.
 	Degradable []string
@@ -203,6 +209,14 @@ func (c *Config) validate() error {
 	}
 	if _, err := c.strategy(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Plan != nil && len(c.Current) > 0 {
+		errs = append(errs, errors.New("both a plan and current timeouts say what is there today: use one"))
+	}
+	if c.Plan != nil {
+		if err := c.Plan.Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if l := c.Percentile; l != (quantile.Level{}) && (l.Num <= 0 || l.Num >= l.Den) {
 		errs = append(errs, fmt.Errorf("percentile %d/%d: must be between 0 and 1", l.Num, l.Den))

@@ -22,7 +22,13 @@ func (e *endpoint) questions(used []int) (budget.Questions, error) {
 			q.Degradable = append(q.Degradable, at)
 		}
 	}
+	for at, h := range e.hops {
+		if h.Degradable && planned(&e.Hops[at]) {
+			q.Degradable = append(q.Degradable, at)
+		}
+	}
 	slices.Sort(q.Degradable)
+	q.Degradable = slices.Compact(q.Degradable)
 	used = used[len(e.config.Degradable):]
 	patterns := make([]string, len(e.config.Incidents))
 	for i := range patterns {

@@ -1,6 +1,10 @@
 package analyzer
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/latencybudget/latencybudget/analyzer/plan"
+)
 
 // Opt is a value that may be unknown. Unknown values are absent from JSON,
 // never null or zero.
@@ -34,6 +38,12 @@ type Report struct {
 
 	// Others are the endpoints beyond Config.Top, busiest first: one line each.
 	Others []OtherEndpoint `json:"other_endpoints,omitempty"`
+
+	// Plan is the recommendation as a plan file, for plan.Write: the endpoints
+	// with a feasible budget, and those of Config.Plan that are not in the traces
+	// as they are there. Its revision is made of the day of the last request and a
+	// digest. It is nil where there is nothing to plan.
+	Plan *plan.Plan `json:"-"`
 }
 
 // OtherEndpoint is an endpoint that got no table of its own.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -17,6 +18,7 @@ var falseCutGoals = []float64{0.05, 0.01, 0.005, 0.001}
 // Where the budget of an endpoint came from.
 const (
 	sourceFlag      = "flag"
+	sourcePlan      = "plan"
 	sourceObserved  = "observed"
 	sourceSuggested = "suggested"
 )
@@ -53,11 +55,13 @@ type endpoint struct {
 	solution budget.Solution
 	estimate []quantile.Estimate // of each hop at the level of the verdicts
 	now      map[int]Amount
-	before   [][]uint64 // by hop: the siblings that end before it starts; made when needed
+	given    *plan.Endpoint    // of Config.Plan; nil if it does not have this one
+	hops     map[int]*plan.Hop // of given, by hop; those that it has
+	before   [][]uint64        // by hop: the siblings that end before it starts; made when needed
 }
 
 func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
-	strategy, err := a.config.strategy()
+	strategy, err := a.config.strategyOf(p)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +76,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		e.Sampled = Some(p.Sampled)
 	}
 	e.measure()
+	e.start()
 	low := e.budget()
 	e.Quantum = int64(a.config.Quantum)
 	if e.Quantum == 0 {
@@ -102,6 +107,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 		return nil, err
 	}
 	options := e.options(floors, caps)
+	e.keep(&options)
 	problem := budget.NewProblem(p, options)
 	e.solution = budget.Solve(problem, float64(e.Budget), strategy)
 	raised := e.BudgetSource == sourceSuggested && !e.solution.Feasible && e.solution.MinBudget <= float64(maxBudget) && e.Failed < e.Traces
@@ -128,6 +134,9 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	e.warn(a, low)
 	if raised {
 		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
+	}
+	if e.Feasible {
+		a.plans = append(a.plans, e.toPlan(options, questions.Degradable))
 	}
 	return e.Endpoint, nil
 }
@@ -169,6 +178,8 @@ func (e *endpoint) budget() (low bool) {
 	root := e.p.Hops[0].Duration
 	switch {
 	case e.Budget > 0:
+	case e.given != nil:
+		e.Budget, e.BudgetSource = int64(e.given.Budget), sourcePlan
 	case e.p.Limit > 0:
 		e.Budget, e.BudgetSource = e.p.Limit, sourceObserved
 	default:

@@ -145,6 +145,7 @@ type Options struct {
 	Reserve    int64   // ns, kept by the endpoint for its own work
 	Fraction   float64 // of its budget, kept by every hop that calls others; 0 <= Fraction < 1
 	Floors     map[int]int64
+	Reserves   map[int]int64   // ns, least that a hop keeps for its own work
 	Caps       map[int]int64   // ns
 	CapRatios  map[int]float64 // of the endpoint's budget
 	Quantum    int64           // ns; 0 for no rounding
@@ -208,11 +209,12 @@ func structure(p *profile.Profile, o Options) *Problem {
 				from.Parent >= 0 && problem.Hops[from.Parent].Excluded,
 			Cap:      float64(o.Caps[i]),
 			CapRatio: o.CapRatios[i],
+			Reserve:  float64(o.Reserves[i]),
 			Fraction: o.Fraction,
 		}
 	}
 	if len(problem.Hops) > 0 {
-		problem.Hops[0].Reserve = float64(o.Reserve)
+		problem.Hops[0].Reserve = max(problem.Hops[0].Reserve, float64(o.Reserve))
 	}
 	return problem
 }

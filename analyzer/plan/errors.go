@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Error is one thing that is wrong with a plan.
@@ -23,6 +24,16 @@ func (e *Error) Error() string {
 		return e.File + ": " + e.Text
 	}
 	return e.Text
+}
+
+// oneLine replaces line breaks and other control characters, which names may hold.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // Errors is everything that is wrong with a plan, in the order of its lines.

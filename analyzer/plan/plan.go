@@ -86,6 +86,8 @@ type Hop struct {
 	Share Duration `yaml:"share,omitempty"` // BUDGET: part of the strict partition; 0 only where nobody waits
 	Cap   Duration `yaml:"cap,omitempty"`   // TIMEOUT where deadlines are passed on; 0: as Share
 
+	Max Duration `yaml:"max,omitempty"` // most that share and cap may be, set by hand; 0: no limit
+
 	AttemptTimeout Duration `yaml:"attempt_timeout,omitempty"` // of a single attempt; 0: no retries are planned
 	MaxAttempts    int      `yaml:"max_attempts,omitempty"`    // most attempts of one call; 1 or 0 for no retry
 	Backoff        Duration `yaml:"backoff,omitempty"`         // between attempts
@@ -123,6 +125,7 @@ type Evidence struct {
 	P50         Duration    `yaml:"p50,omitempty"`
 	P99         Duration    `yaml:"p99,omitempty"`
 	P99Interval []*Duration `yaml:"p99_interval,omitempty,flow"` // 95 %, low and high; high is null where it is not known
+	Reserve     Duration    `yaml:"reserve,omitempty"`           // that this evidence asks for
 	// Of endpoints only:
 	From      *time.Time `yaml:"from,omitempty"` // start of the first request
 	To        *time.Time `yaml:"to,omitempty"`   // start of the last request

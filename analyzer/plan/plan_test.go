@@ -73,13 +73,13 @@ func full() *plan.Plan {
 			Hops: []plan.Hop{
 				{Callee: "gateway", Operation: "validate", Stage: true, Share: 3 * ms},
 				{
-					Callee: "库存", Operation: "预留: #1 'x' \"y\"", Share: 300 * ms, Cap: 500 * ms, Floor: 20 * ms,
+					Callee: "库存", Operation: "预留: #1 'x' \"y\"", Share: 300 * ms, Cap: 500 * ms, Max: 600 * ms, Floor: 20 * ms,
 					AttemptTimeout: 90 * ms, MaxAttempts: 3, Backoff: 15 * ms, Reserve: 4 * ms, Tail: 2 * ms, MaxQueue: 60 * ms,
 					Degradable: true, After: []string{"gateway validate"}, Exclusive: 1,
-					Evidence: &plan.Evidence{Calls: 12000, P50: 30 * ms, P99: 81 * ms, P99Interval: []*plan.Duration{&low, &high}},
+					Evidence: &plan.Evidence{Calls: 12000, Reserve: 3 * ms, P50: 30 * ms, P99: 81 * ms, P99Interval: []*plan.Duration{&low, &high}},
 					Hops:     []plan.Hop{{Operation: "SELECT", Share: 296 * ms}, {Callee: "cache", Share: 10 * ms}},
 				},
-				{Callee: "coupon", Operation: "off", Share: 200 * ms, After: []string{"gateway validate"}, Exclusive: 1},
+				{Callee: "coupon\n\t ", Operation: "off", Share: 200 * ms, After: []string{"gateway validate"}, Exclusive: 1},
 				{Callee: "mail", Operation: "123", Async: true, Hops: []plan.Hop{{Callee: "smtp", Operation: "null", Async: true, Share: 3 * 3600 * 1000 * ms}}},
 			},
 		}, {Service: "gateway", Operation: "~", Budget: 1500 * plan.Duration(time.Microsecond)}},
@@ -157,7 +157,7 @@ func TestAPlanWithMistakesIsNotWritten(t *testing.T) {
 	var b bytes.Buffer
 	err := plan.Write(&b, p)
 	var all plan.Errors
-	if !errors.As(err, &all) || len(all) != 8 || b.Len() != 0 {
+	if !errors.As(err, &all) || len(all) != 9 || strings.Count(err.Error(), "\n") != 8 || b.Len() != 0 {
 		t.Errorf("%d bytes, %d errors: %v", b.Len(), len(all), err)
 	}
 }

@@ -74,7 +74,7 @@ type decoder struct {
 }
 
 func (d *decoder) fail(line int, format string, args ...any) {
-	d.errs = append(d.errs, &Error{File: d.name, Line: line, Text: fmt.Sprintf(format, args...)})
+	d.errs = append(d.errs, &Error{File: d.name, Line: line, Text: oneLine(fmt.Sprintf(format, args...))})
 }
 
 // lineOf finds the line in an error of the YAML parser.

@@ -37,6 +37,9 @@ func (p *Plan) check(line func(value any) int) Errors {
 		c.fail(p, "revision is missing: write any text that names this state of the plan")
 	} else {
 		c.text(&p.Revision, "revision")
+		if strings.ContainsFunc(p.Revision, unicode.IsControl) {
+			c.fail(&p.Revision, "revision %q: it must be one line", p.Revision)
+		}
 	}
 	for _, r := range []*RatioLimit{&p.Gate.Expansions, &p.Gate.CallsAfterDeadline, &p.Gate.DeadlineMiss} {
 		if !(r.Ratio >= 0 && r.Ratio <= 1) {
@@ -69,13 +72,13 @@ func inLine(n int) string {
 
 // fail notes an error at the line of a value.
 func (c *checker) fail(value any, format string, args ...any) {
-	c.errs = append(c.errs, &Error{Line: c.line(value), Text: fmt.Sprintf(format, args...)})
+	c.errs = append(c.errs, &Error{Line: c.line(value), Text: oneLine(fmt.Sprintf(format, args...))})
 }
 
-// text checks that a text can be written and read again, on one line.
+// text checks that a text can be written and read again.
 func (c *checker) text(value *string, what string) {
-	if !utf8.ValidString(*value) || strings.ContainsFunc(*value, unicode.IsControl) {
-		c.fail(value, "%s %q: it must be one line of UTF-8", what, *value)
+	if !utf8.ValidString(*value) {
+		c.fail(value, "%s %q: it must be UTF-8", what, *value)
 	}
 }
 
@@ -213,6 +216,10 @@ func (c *checker) hop(h *Hop, caller string) {
 		{"backoff", &h.Backoff},
 	})
 	c.duration(&h.Cap, key+": cap")
+	c.duration(&h.Max, key+": max")
+	if h.Max != 0 && max(h.Share, h.Cap) > h.Max {
+		c.fail(&h.Max, "%s: max %v is less than its share of %v or its cap of %v", key, h.Max, h.Share, max(h.Cap, h.Share))
+	}
 	if h.Cap != 0 && h.Cap < h.Share {
 		c.fail(&h.Cap, "%s: cap %v is less than its share of %v", key, h.Cap, h.Share)
 	}

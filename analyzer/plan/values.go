@@ -19,6 +19,9 @@ const off = "off"
 // plain is off without quotes. Encoders quote it because YAML 1.1 takes it for false.
 var plain = yaml.Node{Kind: yaml.ScalarNode, Value: off}
 
+// Std returns the duration as package time has it.
+func (d Duration) Std() time.Duration { return time.Duration(d) }
+
 // String writes the duration as a plan does: exact, with its unit, 0 for none.
 func (d Duration) String() string {
 	if d == 0 {

@@ -2,8 +2,12 @@ package plan
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -31,14 +35,46 @@ func Write(w io.Writer, p *Plan) error {
 	}
 	var b bytes.Buffer
 	b.WriteString(header)
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := e.Encode(p); err != nil {
-		return fmt.Errorf("plan: %w", err)
-	}
-	if err := e.Close(); err != nil {
-		return fmt.Errorf("plan: %w", err)
+	if err := encode(&b, p); err != nil {
+		return err
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// Digest returns eight hexadecimal digits that depend on everything in the plan
+// but its revision: a revision for who has no better one.
+func (p *Plan) Digest() (string, error) {
+	unnamed := *p
+	unnamed.Revision = ""
+	h := sha256.New()
+	if err := encode(h, &unnamed); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)[:4]), nil
+}
+
+func encode(w io.Writer, p *Plan) error {
+	var document yaml.Node
+	if err := document.Encode(p); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	quote(&document)
+	e := yaml.NewEncoder(w)
+	e.SetIndent(2)
+	if err := e.Encode(&document); err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	return e.Close()
+}
+
+// quote has texts with line breaks and other control characters written with
+// escapes: as blocks of lines not all of them would be read back as they are.
+func quote(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, unicode.IsControl) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, below := range n.Content {
+		quote(below)
+	}
 }

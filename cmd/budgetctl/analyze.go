@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/budget"
@@ -20,8 +15,6 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 	"github.com/latencybudget/latencybudget/analyzer/report"
-	"github.com/latencybudget/latencybudget/analyzer/source"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 const analyzeLong = `Read exported traces and print, for each endpoint, what every hop takes, what part
@@ -45,6 +38,9 @@ requests made (docs/replay.md). --degradable names hops that callers can do with
 
 A hop is named by its id (0.2) or by a glob on "callee operation".
 
+--write-plan writes the table as a plan file, for people to review and edit and for
+budgetctl check to hold the system to: docs/plan.md. --plan starts from such a file.
+
 FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
 explains each rule. Most need spans that carry latency_budget attributes.
 
@@ -55,6 +51,8 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --budget 'gateway POST /orders=800ms' --cap 'auth*=5%'
   budgetctl analyze testdata/orders --current 'inventory*=200ms' --current 'risk*=240ms'
   budgetctl analyze testdata/orders --budget 800ms --replay --incident 'risk*=slow 400ms..4s @10%'
+  budgetctl analyze testdata/orders --budget 800ms --write-plan budgets.yaml
+  budgetctl analyze testdata/orders --plan budgets.yaml --write-plan budgets.yaml
   budgetctl analyze testdata/orders --budget 800ms --strategy optimised --objective cuts+waste
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
@@ -62,21 +60,20 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
 
 // analyzeFlags are the flags as they are written; config makes sense of them.
 type analyzeFlags struct {
+	inputFlags
+	outputFlags
 	budgets, endpoints, floors, caps, current []string
 	reserve, strategy, objective              string
 	percentile, quantum                       string
-	outputs                                   []string
-	failOn, remaining                         []string
-	noColor, ascii, strict, replay            bool
+	failOn                                    []string
+	replay                                    bool
 	degradable, incidents                     []string
 	config                                    analyzer.Config
-	source                                    source.Options
-	maxBytes                                  byteSize
-	maxString                                 byteSize
+	plan                                      planFlags
 }
 
 func newAnalyze() *cobra.Command {
-	f := analyzeFlags{maxBytes: source.DefaultMaxBytes, maxString: source.DefaultMaxString}
+	var f analyzeFlags
 	cmd := &cobra.Command{
 		Use:     "analyze INPUT...",
 		Short:   "Derive a budget table from exported traces",
@@ -98,6 +95,9 @@ func newAnalyze() *cobra.Command {
 	flags.StringArrayVar(&f.floors, "floor", nil, "least useful budget of a hop, 'hop=20ms' (repeatable; default: its P50)")
 	flags.StringArrayVar(&f.caps, "cap", nil, "most a hop may get, 'hop=40ms' or 'hop=5%' of the budget (repeatable)")
 	flags.StringArrayVar(&f.current, "current", nil, "timeout that is configured today, 'hop=200ms' (repeatable): adds NOW and CHANGE")
+	flags.StringVar(&f.plan.from, "plan", "", "plan file to start from: its budgets and what was set in it by hand hold, its shares are NOW")
+	flags.StringVar(&f.plan.to, "write-plan", "", "write the plan of the endpoints shown to this file, for check and the Collector processor")
+	flags.StringVar(&f.plan.revision, "revision", "", "name of the plan that is written (default: the day of the last request, and a digest)")
 	flags.StringVar(&f.strategy, "strategy", budget.Strategies[0].Name(),
 		"how to share: p99prop (by P99), equal, p50spread (median first, then by what varies), eqq (one quantile for all), "+
 			"optimised (fewest requests cut) or critpath (to look at: never a recommendation)")
@@ -108,26 +108,16 @@ func newAnalyze() *cobra.Command {
 	flags.StringArrayVar(&f.incidents, "incident", nil,
 		"replay a what-if too: 'hop=slow 400ms..4s @10%' makes a hop take that much longer in 10% of its requests (repeatable)")
 	flags.BoolVar(&f.replay, "replay", false, "show the replay in full; with -o csv, the replay instead of the hops")
-	flags.StringArrayVarP(&f.outputs, "output", "o", nil,
-		"output format: "+strings.Join(report.Formats(), ", ")+"; json=FILE writes to a file (repeatable; default table)")
+	f.addOutput(flags, report.Formats())
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
-	flags.StringArrayVar(&f.remaining, "remaining-attribute", nil,
-		"attribute in which services write what is left of the budget, 'name=unit' with ns, us, ms or s (repeatable; default deadline_remaining_ms=ms)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
-	flags.StringVar(&f.source.Format, "format", "", "input format instead of guessing: "+strings.Join(source.Formats(), ", "))
-	flags.BoolVar(&f.strict, "strict", false, "treat lines, documents and spans that cannot be read as an error")
 	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
-	flags.IntVar(&f.config.MaxTraceSpans, "max-trace-spans", trace.DefaultMaxTraceSpans, "spans of one trace")
 	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to predict the effect of a budget")
-	flags.Var(&f.maxBytes, "max-bytes", "bytes of one input after decompression")
-	flags.IntVar(&f.source.MaxDepth, "max-depth", source.DefaultMaxDepth, "nesting of a document")
-	flags.Var(&f.maxString, "max-string", "length of a text; longer ones are cut")
-	flags.IntVar(&f.source.Workers, "workers", runtime.GOMAXPROCS(0), "parallel readers")
-	flags.BoolVar(&f.ascii, "ascii", false, "draw the tree with ASCII characters")
-	flags.BoolVar(&f.noColor, "no-color", false, "no colours on a terminal (also: NO_COLOR)")
+	f.add(flags)
+	f.addLook(flags)
 	return cmd
 }
 
@@ -180,13 +170,7 @@ func (f *analyzeFlags) parse() error {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	check("fail-on", f.checkFailOn())
-	for _, s := range f.remaining {
-		r, err := trace.ParseRemainingAttribute(s)
-		if check("remaining-attribute", err) {
-			f.source.Remaining = append(f.source.Remaining, r)
-		}
-	}
-	check("remaining-attribute", trace.CheckRemainingAttributes(f.source.Remaining))
+	errs = append(errs, f.plan.parse(c))
 	strategy, err := budget.StrategyNamed(f.strategy)
 	if err == nil {
 		_, err = budget.WithObjective(strategy, f.objective)
@@ -194,83 +178,41 @@ func (f *analyzeFlags) parse() error {
 	if err != nil {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"top", c.Top},
-		{"max-hops", c.MaxHops},
-		{"max-trace-spans", c.MaxTraceSpans},
-		{"sample", c.Sample},
-		{"max-depth", f.source.MaxDepth},
-		{"workers", f.source.Workers},
-	} {
-		if n.value < 1 {
-			check(n.flag, fmt.Errorf("%d: must be at least 1", n.value))
-		}
-	}
-	f.source.MaxBytes, f.source.MaxString = int64(f.maxBytes), int(f.maxString)
+	c.MaxTraceSpans = f.maxTraceSpans
+	errs = append(errs, atLeastOne("top", c.Top), atLeastOne("max-hops", c.MaxHops), atLeastOne("sample", c.Sample), f.check())
 	return errors.Join(errs...)
-}
-
-// output is one place that a report goes to.
-type output struct{ format, file string }
-
-func (f *analyzeFlags) destinations() ([]output, error) {
-	var outs []output
-	onStdout := 0
-	for _, s := range f.outputs {
-		format, file, toFile := strings.Cut(s, "=")
-		if !slices.Contains(report.Formats(), format) {
-			return nil, usageError{fmt.Errorf("--output %q: want one of %s", format, strings.Join(report.Formats(), ", "))}
-		}
-		if toFile && file == "" {
-			return nil, usageError{fmt.Errorf("--output %q: the name of the file is empty", s)}
-		}
-		if !toFile {
-			onStdout++
-		} else if slices.ContainsFunc(outs, func(o output) bool { return o.file == file }) {
-			return nil, usageError{fmt.Errorf("--output: two formats go to %s", file)}
-		}
-		outs = append(outs, output{format, file})
-	}
-	if onStdout > 1 {
-		return nil, usageError{errors.New("--output: only one format can go to standard output; write the others as format=FILE")}
-	}
-	if len(outs) == 0 {
-		outs = []output{{format: "table"}}
-	}
-	return outs, nil
 }
 
 func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.parse(); err != nil {
 		return err
 	}
+	if f.plan.from != "" && !cmd.Flags().Changed("strategy") {
+		f.config.Strategy = "" // that of the plan
+	}
 	outs, err := f.destinations()
 	if err != nil {
 		return err
 	}
-	bar := newProgress(cmd.ErrOrStderr())
-	f.source.Progress = bar.set
-	if f.source.Format != "" && !slices.Contains(source.Formats(), f.source.Format) {
-		return usageError{fmt.Errorf("--format %q: want one of %s", f.source.Format, strings.Join(source.Formats(), ", "))}
-	}
-	src, err := source.Open(args, cmd.InOrStdin(), f.source)
+	src, done, err := f.open(cmd, args)
 	if err != nil {
 		return err
 	}
 	rep, err := analyzer.Analyze(cmd.Context(), f.config, src)
-	bar.done()
+	done()
 	if err != nil {
 		return err
 	}
 	failed := !tell(cmd.ErrOrStderr(), &rep.Input, f.strict)
-	for _, o := range outs { // one that cannot be written does not stop the others
-		if err := f.write(cmd.OutOrStdout(), rep, o); err != nil {
-			complain(cmd.ErrOrStderr(), err)
-			failed = true
-		}
+	if err := f.plan.write(rep, cmd.ErrOrStderr()); err != nil {
+		complain(cmd.ErrOrStderr(), err)
+		failed = true
+	}
+	if !f.write(outs, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(w io.Writer, format string, o report.Options) error {
+		o.Replay = f.replay
+		return report.Render(w, rep, format, o)
+	}) {
+		failed = true
 	}
 	switch {
 	case failed:
@@ -310,92 +252,3 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 	}
 	return false
 }
-
-// tell writes notes and failed inputs, a line each. It returns whether all input
-// could be used.
-func tell(w io.Writer, in *analyzer.Input, strict bool) bool {
-	failed := len(in.Failed) > 0
-	for _, n := range in.Notes {
-		at := strings.TrimPrefix(strings.Join([]string{n.Where, n.Example}, ", "), ", ")
-		if at = strings.TrimSuffix(at, ", "); at != "" {
-			at = " (first: " + at + ")"
-		}
-		level := "note"
-		if strict && n.Lost {
-			level, failed = "error", true
-		}
-		if n.Kind != string(trace.NoteOutside) && n.Kind != string(trace.NoteNotSelected) { // as asked for
-			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, report.Printable(n.Text), report.Printable(at))
-		}
-	}
-	for _, err := range in.Failed {
-		complain(w, err)
-	}
-	return !failed
-}
-
-func (f *analyzeFlags) write(stdout io.Writer, rep *analyzer.Report, o output) error {
-	opts := report.Options{ASCII: f.ascii, Replay: f.replay}
-	if o.file == "" {
-		opts.Width, opts.Color = terminal(stdout)
-		opts.Color = opts.Color && !f.noColor
-		return report.Render(stdout, rep, o.format, opts)
-	}
-	var b bytes.Buffer
-	if err := report.Render(&b, rep, o.format, opts); err != nil {
-		return err
-	}
-	return os.WriteFile(o.file, b.Bytes(), 0o644)
-}
-
-// terminal returns the width to print at, 0 if any will do, and whether colours
-// are welcome.
-func terminal(w io.Writer) (width int, color bool) {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		width = n
-	}
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return width, false
-	}
-	if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 && width == 0 {
-		width = n
-	}
-	return width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// byteSize is a flag value such as 64KiB or 2GiB.
-type byteSize int64
-
-var byteUnits = []struct {
-	suffix string
-	factor int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"", 1}}
-
-func (b *byteSize) Set(s string) error {
-	for _, u := range byteUnits {
-		number, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || n <= 0 || n > (1<<62)/u.factor {
-			break
-		}
-		*b = byteSize(n * u.factor)
-		return nil
-	}
-	return fmt.Errorf("write a number of bytes more than 0, with KiB, MiB or GiB if you like")
-}
-
-func (b *byteSize) String() string {
-	for i := 3; i >= 0; i-- {
-		if u := byteUnits[i]; *b > 0 && int64(*b)%u.factor == 0 {
-			return strconv.FormatInt(int64(*b)/u.factor, 10) + u.suffix
-		}
-	}
-	return strconv.FormatInt(int64(*b), 10)
-}
-
-// Type names the value in help texts.
-func (b *byteSize) Type() string { return "size" }

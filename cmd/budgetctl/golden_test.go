@@ -229,6 +229,7 @@ func TestDocumentedRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	ran := 0
+	dir := t.TempDir() // for what the runs write
 	for _, page := range append(pages, "README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -238,7 +239,8 @@ func TestDocumentedRuns(t *testing.T) {
 			ran++
 			t.Run(page+"/"+run.line, func(t *testing.T) {
 				t.Setenv("COLUMNS", "120")
-				code, stdout, stderr := outcome(t, "", words(run.line)...)
+				line := strings.ReplaceAll(run.line, "budgets.yaml", filepath.Join(dir, "budgets.yaml"))
+				code, stdout, stderr := outcome(t, "", words(line)...)
 				if code != exitOK {
 					t.Fatalf("exit %d: %s", code, stderr)
 				}
@@ -266,19 +268,20 @@ type documentedRun struct{ line, output string }
 // documented finds the runs in the code blocks of a page.
 func documented(page string) []documentedRun {
 	var runs []documentedRun
-	inBlock := false
+	inBlock, ran := false, false // ran: a run stands above in the block
 	for line := range strings.Lines(page) {
 		switch command, ok := strings.CutPrefix(line, "$ "); {
 		case strings.HasPrefix(line, "```"):
-			inBlock = !inBlock
+			inBlock, ran = !inBlock, false
 		case inBlock && ok:
 			for _, prefix := range []string{"go run ./cmd/budgetctl ", "budgetctl "} {
 				if args, ok := strings.CutPrefix(command, prefix); ok {
 					runs = append(runs, documentedRun{line: strings.TrimSpace(args)})
+					ran = true
 					break
 				}
 			}
-		case inBlock && len(runs) > 0:
+		case inBlock && ran:
 			runs[len(runs)-1].output += line
 		}
 	}
@@ -288,9 +291,10 @@ func documented(page string) []documentedRun {
 // TestHelpExamples runs every example of every command's help. What they write
 // goes to a folder of the test's own.
 func TestHelpExamples(t *testing.T) {
-	ran := 0
 	dir := t.TempDir()
-	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"profile", "--help"}, {"compare", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
+	outcome(t, "", "analyze", "testdata/orders", "--budget", "800ms", "--write-plan", filepath.Join(dir, "budgets.yaml"))
+	ran := 0
+	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"check", "--help"}, {"profile", "--help"}, {"compare", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
 		code, help, _ := outcome(t, "", command...)
 		if code != exitOK || !strings.Contains(help, "Usage:") {
 			t.Errorf("%v: exit %d, %q", command, code, help)
@@ -299,7 +303,10 @@ func TestHelpExamples(t *testing.T) {
 		examples, _, _ = strings.Cut(examples, "\n\n")
 		for line := range strings.Lines(examples) {
 			ran++
-			line = strings.ReplaceAll(strings.TrimSpace(line), "=report.json", "="+filepath.Join(t.TempDir(), "report.json"))
+			line = strings.TrimSpace(line)
+			for _, file := range []string{"report.json", "check.xml", "budgets.yaml"} {
+				line = strings.ReplaceAll(line, file, filepath.Join(dir, file))
+			}
 			line, file, redirected := strings.Cut(line, " < ")
 			var stdin []byte
 			if redirected {

@@ -5,18 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
-	"strings"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
-	"github.com/latencybudget/latencybudget/analyzer/source"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 const profileLong = `Read exported traces and write a profile: a small file that stands for them as an
@@ -31,50 +25,6 @@ says what more traces cost, and describes the file.`
 const profileExample = `  budgetctl profile testdata/orders -o orders.profile
   budgetctl profile testdata/dag testdata/nested --sample 500 -o both.profile
   budgetctl analyze orders.profile --budget 800ms`
-
-// inputFlags say how inputs are read.
-type inputFlags struct {
-	source              source.Options
-	maxBytes, maxString byteSize
-	strict              bool
-	maxTraceSpans       int
-}
-
-func (f *inputFlags) add(flags *pflag.FlagSet) {
-	f.maxBytes, f.maxString = source.DefaultMaxBytes, source.DefaultMaxString
-	flags.StringVar(&f.source.Format, "format", "", "input format instead of guessing: "+strings.Join(source.Formats(), ", "))
-	flags.BoolVar(&f.strict, "strict", false, "treat lines, documents and spans that cannot be read as an error")
-	flags.IntVar(&f.maxTraceSpans, "max-trace-spans", trace.DefaultMaxTraceSpans, "spans of one trace")
-	flags.Var(&f.maxBytes, "max-bytes", "bytes of one input after decompression")
-	flags.IntVar(&f.source.MaxDepth, "max-depth", source.DefaultMaxDepth, "nesting of a document")
-	flags.Var(&f.maxString, "max-string", "length of a text; longer ones are cut")
-	flags.IntVar(&f.source.Workers, "workers", runtime.GOMAXPROCS(0), "parallel readers")
-}
-
-// check looks for mistakes in the flags.
-func (f *inputFlags) check() error {
-	if f.source.Format != "" && !slices.Contains(source.Formats(), f.source.Format) {
-		return usageError{fmt.Errorf("--format %q: want one of %s", f.source.Format, strings.Join(source.Formats(), ", "))}
-	}
-	return errors.Join(atLeastOne("max-trace-spans", f.maxTraceSpans), atLeastOne("max-depth", f.source.MaxDepth),
-		atLeastOne("workers", f.source.Workers))
-}
-
-func atLeastOne(flag string, n int) error {
-	if n < 1 {
-		return usageError{fmt.Errorf("--%s %d: must be at least 1", flag, n)}
-	}
-	return nil
-}
-
-// open makes a source of inputs. done removes the progress bar.
-func (f *inputFlags) open(cmd *cobra.Command, inputs []string) (src *source.Source, done func(), err error) {
-	bar := newProgress(cmd.ErrOrStderr())
-	o := f.source
-	o.MaxBytes, o.MaxString, o.Progress = int64(f.maxBytes), int(f.maxString), bar.set
-	src, err = source.Open(inputs, cmd.InOrStdin(), o)
-	return src, bar.done, err
-}
 
 func newProfile() *cobra.Command {
 	var (

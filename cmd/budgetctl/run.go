@@ -18,7 +18,7 @@ const (
 	exitOK       = 0
 	exitFailed   = 1 // could not do it
 	exitUsage    = 2 // wrong usage
-	exitFindings = 3 // found what --fail-on names
+	exitFindings = 3 // found what --fail-on names, or a plan does not hold
 )
 
 // usageError is a mistake in the command line.
@@ -29,8 +29,8 @@ func (e usageError) Unwrap() error { return e.error }
 // errReported ends a command whose errors are on stderr already.
 var errReported = errors.New("reported")
 
-// errFindings ends a command that found what it was told to fail on; its report
-// says what.
+// errFindings ends a command that found what it was told to fail on, or that a
+// plan does not hold; its report says what.
 var errFindings = errors.New("findings")
 
 // run executes the command line and returns the exit code. stdout carries the
@@ -42,8 +42,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		Long: `budgetctl shows where a request's time budget goes, which hop takes it, and what
 budget every hop should have, from exported OpenTelemetry traces alone.
 
-Exit codes: 0 fine, 1 could not do it, 2 wrong usage, 3 found what --fail-on names.`,
-		Example:       "  budgetctl analyze testdata/orders --budget 800ms",
+Exit codes: 0 fine, 1 could not do it, 2 wrong usage, 3 found what --fail-on names, or a plan
+does not hold.`,
+		Example: `  budgetctl analyze testdata/orders --budget 800ms
+  budgetctl check --plan budgets.yaml testdata/orders`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -61,7 +63,7 @@ Exit codes: 0 fine, 1 could not do it, 2 wrong usage, 3 found what --fail-on nam
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newAnalyze(), newProfile(), newCompare(), newVersion())
+	root.AddCommand(newAnalyze(), newCheck(), newProfile(), newCompare(), newVersion())
 	root.InitDefaultCompletionCmd(args...)
 
 	cmd, err := root.ExecuteContextC(ctx)
