@@ -249,6 +249,7 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		return a.SetInt(key, n)
 	case attrSource:
 		a.stamp.Absolute = string(v) == "header_absolute"
+		a.stamp.Derived = string(v) == "derived"
 	case attrFresh:
 		fresh := foldEqual(v, "true")
 		if !fresh && !foldEqual(v, "false") {
@@ -481,7 +482,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Flags |= FlagUnsafe
 	}
 	s.Threshold = a.threshold
-	if a.captured.has != 0 && !a.stamp.HasRemaining && !a.stamp.HasDeadline {
+	switch {
+	case a.captured.has == 0:
+	case a.stamp.Derived: // by a Collector, from the same: but it says less than what was captured
+		a.stamp = Stamp{}
+		a.captured.stamp(s, &a.stamp)
+	case !a.stamp.HasRemaining && !a.stamp.HasDeadline:
 		a.captured.stamp(s, &a.stamp)
 	}
 	switch {

@@ -140,7 +140,7 @@ type Stamp struct {
 	HasAnnounced      bool  // Announced was present
 	Stale             bool  // latency_budget.announced.fresh was false: not written by the parent span
 	Absolute          bool  // latency_budget.source was header_absolute: the figures rest on two clocks
-	Derived           bool  // no latency_budget attribute says so: a deadline that is absent is not known to be none
+	Derived           bool  // no service stamped it, but something else on the span says so: a deadline that is absent is not known to be none
 }
 
 // Span is one finished span, 88 bytes, texts shared through Desc.

@@ -20,6 +20,10 @@ const maxDescriptions = 1 << 14
 // batches, and the texts that it has met, up to a bound. The zero value is ready.
 // It is for one goroutine.
 type Reader struct {
+	// Remaining are the attributes in which services write what is left; nil means
+	// [trace.DefaultRemainingAttributes].
+	Remaining []trace.RemainingAttribute
+
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
@@ -31,6 +35,10 @@ type Reader struct {
 // Reset gives up the spans that were read, for the next batch. Descriptions of
 // equal content are one as long as Reset is not called.
 func (r *Reader) Reset() {
+	if r.Remaining == nil {
+		r.Remaining = trace.DefaultRemainingAttributes()
+	}
+	r.attrs.Remaining = r.Remaining
 	if r.interner == nil || r.interner.Len() > maxDescriptions {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
@@ -76,7 +84,7 @@ func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit
 // when it began, or that its time was up. Where it is false, reading the span
 // gives neither a Stamp nor an outcome that has to do with time.
 func (r *Reader) Telling(s ptrace.Span) bool {
-	if s.Status().Code() == ptrace.StatusCodeError {
+	if s.Status().Code() == ptrace.StatusCodeError || s.Status().Message() != "" {
 		return true
 	}
 	for name, value := range s.Attributes().All() {
@@ -106,6 +114,11 @@ func (r *Reader) Telling(s ptrace.Span) bool {
 			}
 		case 'o':
 			if strings.HasPrefix(name, "otel.status_") {
+				return true
+			}
+		}
+		for i := range r.Remaining {
+			if r.Remaining[i].Name == name {
 				return true
 			}
 		}

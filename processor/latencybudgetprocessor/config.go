@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 var (
@@ -32,6 +33,9 @@ type Config struct {
 	// budgets in it, and spans that carry none are judged by it alone. It is read
 	// again when it changes. Default none.
 	BudgetsFile string `mapstructure:"budgets_file"`
+	// RemainingAttributes are attributes in which services write what is left of the
+	// budget when a span begins. Default deadline_remaining_ms, in ms.
+	RemainingAttributes []RemainingAttribute `mapstructure:"remaining_attributes"`
 	// FlaggedEvent adds an event to each flagged span, for backends that show events
 	// better than attributes. Default false.
 	FlaggedEvent bool `mapstructure:"flagged_event"`
@@ -49,12 +53,20 @@ type ResetTolerance struct {
 	Fraction float64 `mapstructure:"fraction"`
 }
 
+// RemainingAttribute is an attribute that says what is left of the budget.
+type RemainingAttribute struct {
+	Name string `mapstructure:"name"`
+	// Unit of its number: ns, us, ms or s.
+	Unit string `mapstructure:"unit"`
+}
+
 func createDefaultConfig() component.Config {
 	d := finding.Defaults
 	return &Config{
 		UtilizationThreshold: d.Utilization,
 		ResetTolerance:       ResetTolerance{Absolute: time.Duration(d.ResetFloor), Fraction: d.ResetShare},
 		MaxClockSkew:         time.Duration(d.MaxSkew),
+		RemainingAttributes:  []RemainingAttribute{{Name: "deadline_remaining_ms", Unit: "ms"}},
 		MaxHops:              1000,
 	}
 }
@@ -71,6 +83,9 @@ func (c *Config) Validate() error {
 	errs = append(errs,
 		validDuration("reset_tolerance: absolute", c.ResetTolerance.Absolute, "5ms"),
 		validDuration("max_clock_skew", c.MaxClockSkew, "50ms"))
+	if _, err := c.remaining(); err != nil {
+		errs = append(errs, fmt.Errorf("remaining_attributes: %w", err))
+	}
 	if c.MaxHops < 1 || c.MaxHops > mostHops {
 		errs = append(errs, fmt.Errorf("max_hops must be from 1 to %d (got %d)", mostHops, c.MaxHops))
 	}
@@ -90,6 +105,19 @@ func validDuration(name string, d time.Duration, example string) error {
 		return fmt.Errorf("%s must be 0s or at least 1ms, such as %s (got %v): a number without a unit counts nanoseconds", name, example, d)
 	}
 	return nil
+}
+
+// remaining are RemainingAttributes as readers have them; never nil.
+func (c *Config) remaining() ([]trace.RemainingAttribute, error) {
+	list := make([]trace.RemainingAttribute, 0, len(c.RemainingAttributes))
+	for _, r := range c.RemainingAttributes {
+		unit, err := trace.ParseRemainingUnit(r.Unit)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", r.Name, err)
+		}
+		list = append(list, trace.RemainingAttribute{Name: r.Name, Unit: unit})
+	}
+	return list, trace.CheckRemainingAttributes(list)
 }
 
 // settings are those of the rules.

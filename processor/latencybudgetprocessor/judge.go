@@ -66,11 +66,12 @@ type named struct{ hop, as hop }
 // it has met.
 const maxPaths = 1 << 14
 
-func newJudge(config *Config, names *hopNames) *judge {
+func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNames) *judge {
 	j := &judge{
 		config: config, names: names,
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
+	j.reader.Remaining = remaining
 	j.request.Settings = config.settings()
 	j.want, j.keep = j.isChosen, j.add // once: they are values on the heap
 	j.report = func(f finding.Finding) {

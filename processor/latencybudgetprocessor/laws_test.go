@@ -35,8 +35,12 @@ func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
 			if name != "fast" && len(want) == 0 {
 				t.Error("nothing is found: the test shows nothing")
 			}
+			out := run(t, defaults(), in)
+			if diff := cmp.Diff(want, findings(out)); diff != "" {
+				t.Errorf("budgetctl finds other things behind the processor (-before +behind):\n%s", diff)
+			}
 			var got []string
-			for _, s := range eachSpan(run(t, defaults(), in)) {
+			for _, s := range eachSpan(out) {
 				found, ok := s.Attributes().Get(attr.Findings)
 				if !ok {
 					continue
@@ -203,7 +207,7 @@ func TestAllocations(t *testing.T) {
 				batches[i] = ptrace.NewTraces()
 				in.CopyTo(batches[i])
 			}
-			j := newJudge(defaults(), newHopNames(100))
+			j := newJudge(defaults(), nil, newHopNames(100))
 			set, grown := 0, 0
 			before := eachSpan(in)
 			j.judge(batches[0], nil) // buffers grow

@@ -22,6 +22,10 @@ type budgetProcessor struct {
 }
 
 func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcessor, error) {
+	remaining, err := config.remaining()
+	if err != nil {
+		return nil, fmt.Errorf("latency_budget: remaining_attributes: %w", err)
+	}
 	builder, err := metadata.NewTelemetryBuilder(set.TelemetrySettings)
 	if err != nil {
 		return nil, fmt.Errorf("latency_budget: own metrics: %w", err)
@@ -37,7 +41,7 @@ func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcesso
 			failed: func() { builder.ProcessorLatencyBudgetPlanReloadFailures.Add(context.Background(), 1) },
 		}
 	}
-	p.judges.New = func() any { return newJudge(p.config, p.names) }
+	p.judges.New = func() any { return newJudge(p.config, remaining, p.names) }
 	return p, nil
 }
 

@@ -224,6 +224,19 @@ var stories = map[string][]span{
 		{name: ">stock", under: gone, start: 0, end: 95, attrs: budget(100)},
 		{name: "stock>db", under: ">stock", start: 5, end: 90, attrs: map[string]any{attr.DeadlineRemaining: 0.095}},
 	},
+	// Services of other languages: their instrumentation captured the headers that
+	// came, under several conventions, or they write what is left themselves.
+	//
+	//	>edge         |-------------------------| x-timeout-budget-ms 300: its limit, too
+	//	edge>stock       |---------------|        grpc-timeout 280m
+	//	>stock            |-------------|         15 s by a header: a reset
+	//	stock>db            |------|              deadline_remaining_ms 30
+	"captured": {
+		{name: ">edge", start: 0, end: 250, attrs: map[string]any{"http.request.header.x-timeout-budget-ms": []any{"300"}}},
+		{name: "edge>stock", under: ">edge", start: 20, end: 240, attrs: map[string]any{"rpc.grpc.request.metadata.grpc_timeout": []any{"280m"}}},
+		{name: ">stock", under: "edge>stock", start: 25, end: 235, attrs: map[string]any{"http.request.header.x_timeout_budget_ms": "15000"}},
+		{name: "stock>db", under: ">stock", start: 50, end: 75, attrs: map[string]any{"deadline_remaining_ms": int64(30)}},
+	},
 	// Nothing says what was left.
 	"plain": {
 		{name: ">edge", start: 0, end: 50},

@@ -67,17 +67,22 @@ type verdict struct {
 // set sets the attributes of a span.
 func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	attrs := span.Attributes()
-	derived := v.spent.LeftKnown && !s.Stamp.HasRemaining
+	derived := v.spent.LeftKnown && (s.Stamp.Derived || !s.Stamp.HasRemaining)
 	limited := s.Stamp != nil && s.Stamp.Limit > 0
 	// The map grows once, and no more than it must.
 	attrs.EnsureCapacity(attrs.Len() +
-		count(v.spent.LeftKnown, v.spent.Budget > 0, limited, derived, derived, v.planned, v.attempt > 0, v.partial) +
+		count(v.spent.LeftKnown, v.spent.Budget > 0, limited, derived, derived, derived, v.planned, v.attempt > 0, v.partial) +
 		v.hop.parts() + 4*count(v.flags != 0))
 
 	if derived {
-		attrs.PutDouble(attr.RemainingStart, seconds(v.spent.Left+s.Duration))
+		if start, set := attrs.GetOrPutEmpty(attr.RemainingStart); !set {
+			start.SetDouble(seconds(v.spent.Left + s.Duration))
+		}
 		if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
 			source.SetStr(attr.SourceDerived)
+		}
+		if limited {
+			attrs.PutDouble(attr.Limit, seconds(s.Stamp.Limit))
 		}
 	}
 	if v.spent.LeftKnown {

@@ -1,0 +1,125 @@
+package otlp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+	"github.com/latencybudget/latencybudget/internal/otlp"
+	"github.com/latencybudget/latencybudget/propagation/attr"
+)
+
+// names are the attributes by which a span can say something of its time, and some
+// that are like them and say nothing.
+func names() []string {
+	out := []string{
+		attr.Limit, attr.RemainingStart, attr.DeadlineRemaining, attr.AnnouncedRemaining, attr.AnnouncedFresh, attr.Source,
+		"error", "error.type", "otel.status_code", "otel.status_description", "grpc.status_code", "rpc.grpc.status_code",
+		"rpc.response.status_code", "rpc.connect_rpc.error_code", "http.status_code", "http.response.status_code",
+		"deadline_remaining_ms", "app.left", "http.route", "http.request.method", "rpc.method", "peer.service", "",
+	}
+	for _, prefix := range []string{"http.request.header.", "rpc.request.metadata.", "rpc.grpc.request.metadata.", "rpc.connect_rpc.request.metadata."} {
+		for _, h := range []string{
+			"x-timeout-budget-ms", "connect-timeout-ms", "grpc-timeout", "x-request-deadline", "x-envoy-expected-rq-timeout-ms",
+			"latency-budget-observed", "user-agent",
+		} {
+			out = append(out, prefix+h, prefix+strings.ReplaceAll(h, "-", "_"))
+		}
+	}
+	return out
+}
+
+func put(rng *rand.Rand, s ptrace.Span, name string) {
+	texts := []string{
+		"504", "499", "4", "1", "200", "0", "context deadline exceeded", "CANCELLED", "timeout", "300", "300m", "", "false", "ERROR", "derived",
+		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`,
+	}
+	v := s.Attributes().PutEmpty(name)
+	switch text := texts[rng.IntN(len(texts))]; rng.IntN(5) {
+	case 0:
+		v.SetStr(text)
+	case 1:
+		v.SetInt([]int64{0, 1, 4, 200, 499, 504, 300}[rng.IntN(7)])
+	case 2:
+		v.SetDouble([]float64{0, 1, 4, 504, 0.25}[rng.IntN(5)])
+	case 3:
+		v.SetBool(rng.IntN(2) == 0)
+	case 4:
+		v.SetEmptySlice().AppendEmpty().SetStr(text)
+	}
+}
+
+// What Telling passes over says nothing, whatever attributes a span has.
+func TestTellingMissesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	keys := names()
+	var reader otlp.Reader
+	reader.Remaining = append(trace.DefaultRemainingAttributes(), trace.RemainingAttribute{Name: "app.left", Unit: 1000})
+	reader.Reset()
+	telling, quiet := 0, 0
+	for range 50_000 {
+		traces := ptrace.NewTraces()
+		s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{1})
+		s.SetStartTimestamp(1)
+		s.SetEndTimestamp(2)
+		s.SetKind(ptrace.SpanKind(rng.IntN(6)))
+		if rng.IntN(10) == 0 {
+			s.Status().SetCode(ptrace.StatusCode(rng.IntN(3)))
+			s.Status().SetMessage([]string{"context deadline exceeded", "context canceled", "x"}[rng.IntN(3)])
+		}
+		for range 1 + rng.IntN(2) {
+			put(rng, s, keys[rng.IntN(len(keys))])
+		}
+		reader.Reset()
+		reader.Read(traces, nil, func(got *trace.Span, from ptrace.Span) {
+			says := got.Stamp != nil && (got.Stamp.HasRemaining || got.Stamp.HasDeadline) ||
+				got.Outcome == trace.OutcomeTimedOut || got.Outcome == trace.OutcomeCancelled
+			switch {
+			case says && !reader.Telling(from):
+				t.Fatalf("passed over: %v, status %v", fmt.Sprint(from.Attributes().AsRaw()), from.Status().Code())
+			case says:
+				telling++
+			case !reader.Telling(from):
+				quiet++
+			}
+		})
+	}
+	if telling < 1000 || quiet < 1000 {
+		t.Errorf("%d spans tell something, %d are passed over: the test shows little", telling, quiet)
+	}
+}
+
+// Descriptions are kept up to a bound, however many there are.
+func TestMemoryIsBounded(t *testing.T) {
+	var reader otlp.Reader
+	var first *trace.Desc
+	traces := ptrace.NewTraces()
+	s := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{1})
+	forgot := false
+	for i := range 40_000 {
+		s.SetName("first")
+		if i%100 != 0 {
+			s.SetName(fmt.Sprintf("x%dy", i))
+		}
+		reader.Reset()
+		reader.Read(traces, nil, func(got *trace.Span, _ ptrace.Span) {
+			if i%100 != 0 {
+				return
+			}
+			forgot = forgot || first != nil && first != got.Desc
+			first = got.Desc
+		})
+	}
+	if !forgot {
+		t.Error("40,000 descriptions are kept")
+	}
+}
