@@ -322,8 +322,8 @@ func (e endpointPair) compare() EndpointChange {
 			c.Depth, c.Callee, c.Operation, c.Label, c.Kind = h.Depth, h.Callee, h.Operation, names[s][pair[s]], kindNames[h.Kind]
 			*side = &HopSide{
 				ID: h.ID, Calls: h.Calls, Presence: h.Presence,
-				P50: interval(h.Duration.Estimate(quantile.P50, e.doubt(s))),
-				P99: interval(h.Duration.Estimate(quantile.P99, e.doubt(s))),
+				P50: intervalOf(h.Duration.Estimate(quantile.P50, e.doubt(s))),
+				P99: intervalOf(h.Duration.Estimate(quantile.P99, e.doubt(s))),
 			}
 		}
 		if c.Seen == SeenBoth {
@@ -335,7 +335,7 @@ func (e endpointPair) compare() EndpointChange {
 	return out
 }
 
-func interval(e quantile.Estimate) Interval {
+func intervalOf(e quantile.Estimate) Interval {
 	if e.N == 0 {
 		return Interval{}
 	}
