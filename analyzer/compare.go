@@ -97,7 +97,10 @@ type HopSide struct {
 	Presence float64  `json:"presence"`
 	P50      Interval `json:"p50"`
 	P99      Interval `json:"p99"`
-	Fit      string   `json:"plan_fit,omitempty"` // of the P99 to the share: fits | over | unsure
+	// Held is the P99 that is held against the share of the plan: requests without
+	// a call count as 0, as they do in shares.
+	Held *Interval `json:"plan_p99,omitempty"`
+	Fit  string    `json:"plan_fit,omitempty"` // of Held to the share: fits | over | unsure
 }
 
 // Interval is a quantile with its 95 % interval. Hi is unknown where the sample is
@@ -414,10 +417,11 @@ func (c *EndpointChange) hold(e endpointPair, p *plan.Plan) {
 		}
 	}
 	way := [][]plan.Hop{planned.Hops} // hops below the last one of each depth
+	pairs := e.hops()
 	for i := range c.Hops {
 		h := &c.Hops[i]
 		if h.Depth == 0 {
-			h.hold(c.Budget.V, "budget")
+			h.hold(e, pairs[i], c.Budget.V, "budget")
 			continue
 		}
 		way = way[:h.Depth]
@@ -429,13 +433,13 @@ func (c *EndpointChange) hold(e endpointPair, p *plan.Plan) {
 		}
 		way = append(way, below[match].Hops)
 		if share := int64(below[match].Share); share > 0 {
-			h.hold(share, "share")
+			h.hold(e, pairs[i], share, "share")
 		}
 	}
 }
 
 // hold compares the P99 with what the plan gives.
-func (h *HopChange) hold(share int64, what string) {
+func (h *HopChange) hold(e endpointPair, pair hopPair, share int64, what string) {
 	h.Share = Some(share)
 	var fit [2]string
 	over := [2]bool{} // the P99 itself, whatever its interval
@@ -443,11 +447,13 @@ func (h *HopChange) hold(share int64, what string) {
 		if side == nil || !side.P99.Value.Known {
 			continue
 		}
-		over[s] = side.P99.Value.V > share
+		held := intervalOf(e[s].Hops[pair[s]].Unconditional.Estimate(quantile.P99, e.doubt(s)))
+		side.Held = &held
+		over[s] = held.Value.V > share
 		switch {
-		case side.P99.Lo.V > share:
+		case held.Lo.V > share:
 			side.Fit = FitOver
-		case side.P99.Hi.Known && side.P99.Hi.V <= share:
+		case held.Hi.Known && held.Hi.V <= share:
 			side.Fit = FitFits
 		default:
 			side.Fit = FitUnsure

@@ -184,12 +184,12 @@ func (s *comparison) plans(width int) []line {
 			label = clip(label, width, s.dots)
 		}
 		text := label + ": " + h.Plan
-		if h.After != nil && h.After.P99.Value.Known {
-			high := "unknown"
-			if h.After.P99.Hi.Known {
-				high = measured(h.After.P99.Hi.V)
+		if h.After != nil && h.After.Held != nil {
+			p99, high := h.After.Held, "unknown"
+			if p99.Hi.Known {
+				high = measured(p99.Hi.V)
 			}
-			text += ", P99 " + measured(h.After.P99.Value.V) + " (95" + glue + "%: " + measured(h.After.P99.Lo.V) + " to " + high + ")"
+			text += ", P99 " + measured(p99.Value.V) + " (95" + glue + "%: " + measured(p99.Lo.V) + " to " + high + ")"
 		}
 		out = append(out, line{"PLAN", text + "."})
 	}
