@@ -190,6 +190,15 @@ func (f *optimiser) adopt() {
 	}
 }
 
+// weigh returns the weight of a hop that is to have a share in proportion to it.
+// Without a share it still gets what nobody else takes.
+func (f *optimiser) weigh(h int32, share float64) float64 {
+	if share > 0 {
+		return share
+	}
+	return leastPart * f.s.p.Hops[h].Weight
+}
+
 // polishSteps are by how much a weight is changed, one sweep over all hops after
 // the other, and each as often as it helps, up to polishSweeps times.
 var polishSteps = [...]float64{0.2, 0.1, 0.05, 0.025, 0.0125}
@@ -200,7 +209,7 @@ const polishSweeps = 4
 func (f *optimiser) polish() {
 	s := f.s
 	for _, h := range s.kids {
-		s.base[h], s.weight[h] = 0, f.best[h]
+		s.base[h], s.weight[h] = 0, f.weigh(h, f.best[h])
 	}
 	copy(f.trial, f.best)
 	for _, h := range s.kids {

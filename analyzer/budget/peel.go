@@ -19,6 +19,7 @@ type peeling struct {
 
 	left, tried reach
 	dirty       []bool // hops whose box is to be computed again
+	binds       []bool // hops on a chain that needs all that is needed
 }
 
 // reach is what a set of requests that are left needs.
@@ -52,7 +53,11 @@ func (f *optimiser) peel() {
 	p.begin()
 	for p.left.needed > f.budget*(1+tolerance) {
 		column, count, most := 0, 0, 0.0
+		p.bind()
 		for c := range p.columns {
+			if !p.matters(c) {
+				continue
+			}
 			if n, gain := p.gain(c); gain > most {
 				column, count, most = c, n, gain
 			}
@@ -64,8 +69,7 @@ func (f *optimiser) peel() {
 		}
 	}
 	for _, h := range f.s.kids {
-		box := p.left.box[h]
-		f.s.base[h], f.s.weight[h] = box, max(box, leastPart*f.s.p.Hops[h].Weight)
+		f.s.base[h], f.s.weight[h] = p.left.box[h], f.weigh(h, p.left.box[h])
 	}
 }
 
@@ -75,6 +79,7 @@ func (p *peeling) begin() {
 	p.left.resize(n)
 	p.tried.resize(n)
 	p.dirty = slices.Grow(p.dirty[:0], n)[:n]
+	p.binds = slices.Grow(p.binds[:0], n)[:n]
 	p.columns, p.limited = p.columns[:0], p.limited[:0]
 	for i, h := range s.kids {
 		p.columns = append(p.columns, s.kids[i:i+1])
@@ -136,6 +141,42 @@ func (p *peeling) settle(r *reach) {
 	for _, h := range p.limited { // in proportion, where children need more than a limit
 		r.needed = max(r.needed, p.budget*(r.box[h]/s.most[h]))
 	}
+}
+
+// bind finds the hops that what is needed depends on.
+func (p *peeling) bind() {
+	s, r := p.s, &p.left
+	clear(p.binds)
+	p.binds[0] = r.box[0] >= r.needed*(1-tolerance)
+	for _, h := range p.limited {
+		p.binds[h] = p.budget*(r.box[h]/s.most[h]) >= r.needed*(1-tolerance)
+	}
+	f := &s.filling
+	for n := range s.p.Hops {
+		c := s.children(n)
+		if !p.binds[n] || len(c.hops) == 0 {
+			continue
+		}
+		box := gather(f.v, &c, r.box)
+		c.others(box, f.head, f.rest)
+		longest := slices.Max(f.head[:len(c.hops)])
+		if s.p.Hops[n].need(longest, s.level) < r.box[n]*(1-tolerance) {
+			continue // its own calls or its floor need more
+		}
+		for i, h := range c.hops {
+			p.binds[h] = p.binds[h] || f.rest[i]+box[i] >= longest*(1-tolerance)
+		}
+	}
+}
+
+// matters tells whether giving up requests by a column can gain anything: its
+// hops are on a chain that binds and, one alone, by its own calls.
+func (p *peeling) matters(column int) bool {
+	members := p.columns[column]
+	if h := members[0]; len(members) == 1 {
+		return p.binds[h] && float64(p.left.long[h]) >= p.left.box[h]*(1-tolerance)
+	}
+	return slices.ContainsFunc(members, func(h int32) bool { return p.binds[h] })
 }
 
 // next returns the place, from a place downwards, of the longest call of a hop

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/latencybudget/latencybudget/analyzer/profile"
 )
 
 // call is a hop under the endpoint with the given weight and enough
@@ -390,15 +392,29 @@ func FuzzSolve(f *testing.F) {
 			return
 		}
 		p := &Problem{Quantum: quantum, Kappa: 3}
+		strategy := Strategies[len(data)%len(Strategies)]
+		if strategy == (Optimised{}) {
+			strategy = Optimised{ofAny: true, Waste: quantum > 1}
+		}
+		rows := &profile.Rows{Hash: make([]uint64, 5), Threshold: []uint64{0, 0, 0, 3 << 54, 0}}
 		for ; len(data) >= 7 && len(p.Hops) < 200; data = data[7:] {
 			at := len(p.Hops)
 			p.Hops = append(p.Hops, Hop{
 				Parent: int(data[0]) - 2, After: []int{int(data[1]), at - 1, at - 2}, Slot: int(data[2] % 3),
 				Excluded: data[2] > 240, Weight: float64(data[3]) - 1, P99: float64(data[3]), Floor: float64(data[4]) - 3,
-				Cap: float64(data[5]), Fraction: float64(data[6]%30) / 29, SelfCount: int(data[6]), Tail: float64(data[6] % 7),
+				Median: float64(data[3] % 9), Cap: float64(data[5]), Fraction: float64(data[6]%30) / 29, SelfCount: int(data[6]), Tail: float64(data[6] % 7),
 			})
 		}
-		s := Solve(p, budget, P99Prop{})
+		for h := range p.Hops {
+			var durations, starts []int64
+			for r := range rows.Hash {
+				durations = append(durations, int64(p.Hops[h].P99)*int64(r)/4-1)
+				starts = append(starts, int64(h*r))
+			}
+			rows.Duration, rows.Start = append(rows.Duration, durations), append(rows.Start, starts)
+		}
+		p.Training = newTraining(&profile.Profile{Rows: rows, Shrink: 1})
+		s := Solve(p, budget, strategy)
 		for h, share := range s.Share {
 			if math.IsNaN(share) || math.IsNaN(s.Cap[h]) || share < 0 && budget >= 0 {
 				t.Fatalf("hop %d of %+v has share %v and cap %v", h, p, share, s.Cap[h])

@@ -38,7 +38,7 @@ func (o Optimised) demand(s *solver, budget float64) (Strategy, string) {
 	f.find()
 	f.retreat()
 	for _, h := range s.kids {
-		s.base[h], s.weight[h] = f.best[h], f.best[h]
+		s.base[h], s.weight[h] = f.best[h], f.weigh(h, f.best[h])
 	}
 	return o, ""
 }

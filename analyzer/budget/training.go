@@ -38,9 +38,9 @@ type column struct {
 // thousand such rows add up to under 2^57.
 const weightUnits = 1 << 40
 
-// newTraining returns the rows of a profile, nil if it has none.
+// newTraining returns the rows of a profile, nil if it has none of all its hops.
 func newTraining(p *profile.Profile) *Training {
-	if p.Rows == nil || p.Rows.Len() == 0 || len(p.Rows.Duration) == 0 {
+	if p.Rows == nil || p.Rows.Len() == 0 || len(p.Rows.Duration) < max(len(p.Hops), 1) {
 		return nil
 	}
 	t := &requestTable{

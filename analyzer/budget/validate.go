@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"sync"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
@@ -160,10 +161,18 @@ func newValidator(p *profile.Profile, o Options, degradable []int) *validator {
 	return v
 }
 
-// plan splits a budget for each fold.
+// plan splits a budget for each fold, all at once: a strategy that searches takes
+// a while.
 func (v *validator) plan(s Strategy, budget float64) plan {
 	out := plan{strategy: s.Name()}
-	v.solve(s, budget, v.quantum, &out)
+	var group sync.WaitGroup
+	for f := range v.problems {
+		group.Go(func() {
+			v.problems[f].Quantum = v.quantum
+			v.solvers[f].solve(budget, s, &out.solution[f])
+		})
+	}
+	group.Wait()
 	return out
 }
 

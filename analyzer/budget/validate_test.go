@@ -268,7 +268,11 @@ func TestCrossValidationIgnoresTheOrderOfRows(t *testing.T) {
 	q := Questions{
 		Ratios: []float64{0.05}, Degradable: []int{3}, Incidents: []Incident{{Hop: 1, Low: 1e6, High: 1e7, Ratio: 0.5}},
 	}
-	want := CrossValidate(p, Options{}, 4e7, P99Prop{}, q)
+	strategies := []Strategy{P99Prop{}, Equal{}, P50Spread{}, EqualQuantile{}, CriticalPath{}, Optimised{ofAny: true}}
+	var want []Validation
+	for _, s := range strategies {
+		want = append(want, CrossValidate(p, Options{}, 4e7, s, q))
+	}
 	order := rand.New(rand.NewPCG(1, 1)).Perm(p.Rows.Len())
 	r := p.Rows
 	shuffle := func(column []int64) {
@@ -286,8 +290,40 @@ func TestCrossValidationIgnoresTheOrderOfRows(t *testing.T) {
 			shuffle(column)
 		}
 	}
-	if diff := cmp.Diff(want, CrossValidate(p, Options{}, 4e7, P99Prop{}, q), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
-		t.Error(diff)
+	for i, s := range strategies {
+		got := CrossValidate(p, Options{}, 4e7, s, q)
+		if diff := cmp.Diff(want[i], got, cmpopts.EquateApprox(1e-12, 0)); diff != "" {
+			t.Errorf("%s: %s", s.Name(), diff)
+		}
+		if last := got.Trials[len(got.Trials)-1]; last.Strategy != s.Name() {
+			t.Errorf("the last trial is by %s, not %s", last.Strategy, s.Name())
+		}
+	}
+}
+
+// TestSmallestBudgetsOfASearch: where the search runs at steps, on a sample, the
+// budget for a rate is about that which the search at each budget finds, and no
+// rate needs more than by the default.
+func TestSmallestBudgetsOfASearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	w := workloads()[0]
+	p := w.profileOf(w.run(2*stepwiseRows+7, 3))
+	ratios := []float64{0.05, 0.01}
+	budget := w.budget(0, p.Rows)
+	of := func(s Strategy) []BudgetFor {
+		return CrossValidate(p, Options{}, budget, s, Questions{Ratios: ratios}).BudgetFor
+	}
+	standard, searched := of(P99Prop{}), of(Optimised{})
+	for i := range ratios {
+		if !searched[i].Known || float64(searched[i].Budget) > 1.02*float64(standard[i].Budget) {
+			t.Errorf("%v: optimised %+v, by P99 %+v", ratios[i], searched[i], standard[i])
+		}
+		exact := CrossValidate(p, Options{}, searched[i].Budget, Optimised{}, Questions{})
+		if rate := Of(exact.Trials, PolicyShares, "optimised").FalseCut; rate > 1.1*ratios[i] || rate < 0.8*ratios[i] {
+			t.Errorf("at %d, found for %v, the search cuts %v", searched[i].Budget, ratios[i], rate)
+		}
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/internal/tracegen"
 )
 
 // TestEveryStrategySplits: each strategy makes a plan of the orders, and the
@@ -72,4 +74,34 @@ func TestObjectiveIsChecked(t *testing.T) {
 		}
 	}
 	reportOf(t, "testdata/orders", "--strategy", "optimised", "--objective", "cuts+waste")
+}
+
+// TestTwoSlowCallsUnderOneBudget: two calls in sequence with a P99.9 of 700 ms
+// each, under 1 s. Each gets half of what the endpoint's own work leaves, which
+// as timeouts cuts requests that a deadline for both would let through; both
+// rates are in the report. Floors of 700 ms are refused.
+func TestTwoSlowCallsUnderOneBudget(t *testing.T) {
+	call := func(service string) *tracegen.Node {
+		own := tracegen.Dist{P50: 109_600 * time.Microsecond, P99: 442_600 * time.Microsecond}
+		return &tracegen.Node{Service: service, Operation: "Get", Kind: tracegen.KindServer, Own: own}
+	}
+	spans := tracegen.Draw(&tracegen.Node{
+		Service: "shop", Operation: "GET /", Kind: tracegen.KindServer,
+		Own:   tracegen.Dist{P50: 2 * time.Millisecond, P99: 6 * time.Millisecond},
+		Steps: [][]*tracegen.Node{{call("catalog")}, {call("stock")}},
+	}, tracegen.DrawConfig{Seed: 7, Traces: 5000, Start: time.Unix(1_700_000_000, 0), Every: time.Second})
+
+	e := analyzeSpans(t, spans, "--budget", "1s")
+	first, second := e.Hops[1].Share.V, e.Hops[2].Share.V
+	if e.Hops[0].P99.V > 700e6 || e.Reserve <= 0 || first < 490e6 || first > 500e6 || second < 490e6 || second > 500e6 ||
+		first+second+e.Reserve > 1e9 {
+		t.Errorf("shares %d and %d of 1 s, reserve %d", first, second, e.Reserve)
+	}
+	if r := e.Replay; r.BudgetFalseCut < 0.003 || r.TimeoutFalseCut > r.BudgetFalseCut/5 {
+		t.Errorf("the partition cuts %v of the good requests, the shared deadline %v", r.BudgetFalseCut, r.TimeoutFalseCut)
+	}
+	e = analyzeSpans(t, spans, "--budget", "1s", "--floor", "catalog*=700ms", "--floor", "stock*=700ms")
+	if e.Feasible || e.MinBudget < 1400e6 || !slices.Equal(e.BindingChain, []string{"0.1", "0.2"}) {
+		t.Errorf("floors of 700 ms each: feasible %v from %d, chain %v", e.Feasible, e.MinBudget, e.BindingChain)
+	}
 }
