@@ -8,6 +8,7 @@ NESTED := $(patsubst %/,%,$(dir $(wildcard */go.mod */*/go.mod)))
 
 FUZZTIME ?= 10s
 TREES    ?= 1000000
+SOAK     ?= 60s
 
 .DEFAULT_GOAL := help
 
@@ -61,6 +62,10 @@ bench: ## Measure against the same pipeline on pdata (minutes).
 .PHONY: trees
 trees: ## Check the laws of budgets on 1,000,000 random call trees (minutes).
 	LATENCYBUDGET_TREES=$(TREES) go test ./analyzer/budget -run TestRandomTrees -timeout 60m -v
+
+.PHONY: soak
+soak: ## Run the Collector processor at full speed for SOAK (60s).
+	LATENCYBUDGET_SOAK=$(SOAK) go test ./processor/latencybudgetprocessor -run TestSoak -timeout 30m -v
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s).

@@ -73,6 +73,8 @@ type analysis struct {
 	inferred map[profile.Endpoint]profile.Inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
+	detached map[[2]*trace.Desc]bool                 // by the halves of a call: it is in Config.AllowDetached
+	index    *plan.Index                             // of Config.Plan; nil for none
 	plans    []plan.Endpoint                         // of the endpoints with a split
 	planOnly bool                                    // other endpoints than those of the plan do not matter
 	gates    map[profile.Endpoint]*observed          // nil unless there is a gate
@@ -279,7 +281,7 @@ func (a *analysis) survey(ctx context.Context) error {
 	a.inferred = make(map[profile.Endpoint]profile.Inferred)
 	names := make(map[string]bool) // endpoints there are, for the message
 	err := a.each(ctx, func(t *trace.Trace, entries []int32) {
-		a.restarts.Cover(t)
+		a.restarts.Cover(t.Spans)
 		usable := false
 		for _, e := range entries {
 			if !a.evidence.Add(t, e) {
@@ -340,7 +342,7 @@ func (a *analysis) survey(ctx context.Context) error {
 			a.shown = append(a.shown, e)
 			continue
 		}
-		a.report.Others = append(a.report.Others, OtherEndpoint{e.Service, e.Operation, e.Requests})
+		a.report.Others = append(a.report.Others, OtherEndpoint{Service: e.Service, Operation: e.Operation, Traces: e.Requests})
 	}
 	return nil
 }
@@ -355,8 +357,8 @@ func (a *analysis) reasons() string {
 	return strings.Join(kinds, ", ")
 }
 
-// collect is the second pass: it measures the shown endpoints, checks their
-// requests by the rules of package finding, and accounts for every span.
+// collect is the second pass: it measures the shown endpoints, checks the requests
+// of all by the rules of package finding, and accounts for every span.
 func (a *analysis) collect(ctx context.Context) error {
 	a.rules = a.evidence.Decide(profile.Options{
 		MaxHops: a.config.MaxHops, Sample: a.config.Sample,
@@ -367,9 +369,8 @@ func (a *analysis) collect(ctx context.Context) error {
 		shown[e.Endpoint] = true
 	}
 	collector := profile.NewCollector(a.rules)
-	var index *plan.Index
 	if a.config.Plan != nil {
-		index = plan.NewIndex(a.config.Plan)
+		a.index = plan.NewIndex(a.config.Plan)
 	}
 	a.found = make(map[profile.Endpoint]*finding.Tally)
 	a.place = collector.Place
@@ -379,8 +380,7 @@ func (a *analysis) collect(ctx context.Context) error {
 			tally = new(finding.Tally)
 			a.found[r.Endpoint] = tally
 		}
-		request := finding.NewRequest(r.Tree, r.Async, finding.Defaults)
-		request.Restarts, request.Plan = &a.restarts, index
+		request := a.request(r)
 		tally.Add(request, r.Hop)
 		if a.gates != nil {
 			seen := a.gates[r.Endpoint]
@@ -413,6 +413,8 @@ func (a *analysis) collect(ctx context.Context) error {
 			measured = append(measured, e)
 			if shown[profile.EndpointOf(t.Spans[e].Desc)] {
 				collector.Add(t, e)
+			} else if !a.planOnly {
+				collector.Look(t, e)
 			}
 		}
 		n := t.Reach(measured...)
@@ -464,8 +466,12 @@ func (a *analysis) count() account {
 	return out
 }
 
-// finish writes what is known of the input.
+// finish writes what is known of the input and of the endpoints without a table.
 func (a *analysis) finish() {
+	for i := range a.report.Others {
+		o := &a.report.Others[i]
+		o.Findings = a.otherFindings(profile.Endpoint{Service: o.Service, Operation: o.Operation})
+	}
 	in := &a.report.Input
 	for kind, n := range a.leftOut {
 		if n > 0 {

@@ -159,13 +159,7 @@ func Check(ctx context.Context, c Config, p *plan.Plan, sources ...trace.Source)
 		e.measure()
 		e.start()
 		e.Budget = int64(e.given.Budget)
-		floors := make(map[int]int64)
-		for i, h := range e.hops {
-			if h.Floor > 0 {
-				floors[i] = int64(h.Floor)
-			}
-		}
-		e.findings(&a, floors)
+		e.findings(&a, nil)
 		profiles[e.key()] = e
 		a.report.Endpoints = append(a.report.Endpoints, *e.Endpoint)
 	}

@@ -106,13 +106,14 @@ func (j *judge) add(h CheckedHop, r judged) {
 }
 
 func (j *judge) addAll(hops []plan.Hop, parent int, places map[*plan.Hop]int) {
+	order := plan.NewOrder(hops)
 	for i := range hops {
 		h := &hops[i]
 		k := len(j.rows)
 		up := &j.out.Hops[parent]
 		row := CheckedHop{
 			ID: up.ID + "." + strconv.Itoa(i+1), Parent: up.ID, Depth: up.Depth + 1,
-			Callee: h.Callee, Operation: h.Operation, Label: label(h), Overlaps: overlaps(hops, i),
+			Callee: h.Callee, Operation: h.Operation, Label: label(h), Overlaps: overlaps(hops, order, i),
 		}
 		r := judged{hop: h, parent: parent, at: -1, waited: j.rows[parent].waited && !h.Async}
 		if at, seen := places[h]; seen {
@@ -138,33 +139,11 @@ func label(h *plan.Hop) string {
 }
 
 // overlaps tells whether a hop may run beside one of its siblings.
-func overlaps(hops []plan.Hop, i int) bool {
-	if hops[i].Async {
-		return false
-	}
-	for k := range hops {
-		if k != i && !hops[k].Async && !follows(hops, i, k, len(hops)) && !follows(hops, k, i, len(hops)) &&
-			(hops[i].Exclusive == 0 || hops[i].Exclusive != hops[k].Exclusive) {
-			return true
-		}
-	}
-	return false
-}
-
-// follows tells whether hop b comes after a, directly or by others between them.
-// depth bounds the way.
-func follows(hops []plan.Hop, a, b, depth int) bool {
-	for _, name := range hops[b].After {
-		if name == hops[a].Key() {
-			return true
-		}
-		for k := range hops {
-			if depth > 0 && hops[k].Key() == name && follows(hops, a, k, depth-1) {
-				return true
-			}
-		}
-	}
-	return false
+func overlaps(hops []plan.Hop, order *plan.Order, i int) bool {
+	return !hops[i].Async && slices.ContainsFunc(order.Sequence, func(k int) bool {
+		excluded := hops[i].Exclusive != 0 && hops[i].Exclusive == hops[k].Exclusive
+		return k != i && !excluded && !order.Precedes(i, k) && !order.Precedes(k, i)
+	})
 }
 
 // measure fills in what was seen, and tells which hops are over, for whatever
@@ -214,12 +193,7 @@ func (j *judge) measure() {
 		}
 	}
 	if j.seen != nil {
-		for i := 1; i < len(j.seen.Hops); i++ {
-			_, above := j.seen.hops[j.seen.p.Hops[i].Parent]
-			if j.seen.hops[i] == nil && j.seen.Hops[i].Kind != HopStep && (above || j.seen.p.Hops[i].Parent == 0) {
-				j.out.NotInPlan = append(j.out.NotInPlan, j.seen.Hops[i].Label)
-			}
-		}
+		j.out.NotInPlan = j.seen.notInPlan()
 		for _, f := range j.seen.Findings {
 			if f.Rule == ruleStrained {
 				continue // told by Strained
@@ -297,58 +271,41 @@ func (j *judge) judge(k int) {
 // lost adds up what calls took too long: in sequence all of it, of those beside
 // each other the longest. It is nil where nothing is.
 func (j *judge) lost(kids []int) []int64 {
-	var hops []plan.Hop
-	var of [][]int64
-	for _, c := range kids {
-		if r := &j.rows[c]; r.waited && r.excess != nil {
-			hops, of = append(hops, *r.hop), append(of, r.excess)
+	hops := make([]plan.Hop, len(kids))
+	for i, c := range kids {
+		hops[i] = *j.rows[c].hop
+	}
+	order := plan.NewOrder(hops)
+	var slow []int // in the order of the plan
+	for _, i := range order.Sequence {
+		if j.rows[kids[i]].excess != nil {
+			slow = append(slow, i)
 		}
 	}
-	if len(hops) == 0 {
+	if len(slow) == 0 {
 		return nil
 	}
-	order := inOrder(hops)
-	ends := make([]int64, len(hops))
-	total := make([]int64, len(of[0]))
-	for row := range total {
-		for _, i := range order {
-			before := int64(0)
-			for _, a := range order {
-				if a == i {
-					break
-				}
-				if follows(hops, a, i, len(hops)) {
-					before = max(before, ends[a])
-				}
+	before := make([][]int, len(slow)) // indices in slow
+	for n, i := range slow {
+		for k, a := range slow[:n] {
+			if order.Precedes(a, i) {
+				before[n] = append(before[n], k)
 			}
-			ends[i] = before + of[i][row]
-			total[row] = max(total[row], ends[i])
+		}
+	}
+	ends := make([]int64, len(slow))
+	total := make([]int64, len(j.rows[kids[slow[0]]].excess))
+	for row := range total {
+		for n, i := range slow {
+			start := int64(0)
+			for _, k := range before[n] {
+				start = max(start, ends[k])
+			}
+			ends[n] = start + j.rows[kids[i]].excess[row]
+			total[row] = max(total[row], ends[n])
 		}
 	}
 	return total
-}
-
-// inOrder returns the indices of hops with those that end before others first.
-func inOrder(hops []plan.Hop) []int {
-	out := make([]int, 0, len(hops))
-	var place func(i int)
-	placed := make([]bool, len(hops))
-	place = func(i int) {
-		if placed[i] {
-			return
-		}
-		placed[i] = true
-		for a := range hops {
-			if a != i && follows(hops, a, i, len(hops)) {
-				place(a)
-			}
-		}
-		out = append(out, i)
-	}
-	for i := range hops {
-		place(i)
-	}
-	return out
 }
 
 // overWithout tells whether a hop is over its share or its cap also without what
@@ -486,7 +443,7 @@ func (j *judge) name() {
 			for k, id := range h.AlsoOver {
 				above[k] = label[id]
 			}
-			h.Reason += "; only by it over is " + strings.Join(above, ", ")
+			h.Reason += "; over only by such calls: " + strings.Join(above, ", ")
 		}
 		j.failures = append(j.failures, CheckFailure{Endpoint: endpoint, Name: strings.TrimSpace(h.Callee + " " + h.Operation), Text: h.Reason})
 	}

@@ -44,6 +44,9 @@ type Config struct {
 	// in the replay they do not fail a request at their timeout.
 	Degradable []string
 	Incidents  []Incident // what-ifs to replay, each alone
+	// AllowDetached are globs on "service operation" of calls that may outlive the
+	// request that makes them: no rule judges them, nor what they call.
+	AllowDetached []string
 	// Strategy names one of budget.Strategies; "": p99prop.
 	Strategy string
 	// Objective is one of budget.Objectives, for strategy optimised; "": cuts.

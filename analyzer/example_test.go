@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/source"
 )
 
@@ -35,4 +37,30 @@ func ExampleAnalyze() {
 	// coupon Apply         P99 45ms, budget 123ms, timeout 135ms: ok
 	// risk Score           P99 120ms, budget 329ms, timeout 360ms: tight
 	// orders persist       P99 70ms, budget 192ms, timeout 210ms: ok
+}
+
+// A plan file and new traces go in, what does not hold comes out.
+func ExampleCheck() {
+	text, err := os.Open("../cmd/budgetctl/testdata/plans/orders-tight.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := plan.Read("budgets.yaml", text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	traces, err := source.Open([]string{"../testdata/orders"}, strings.NewReader(""), source.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := analyzer.Check(context.Background(), analyzer.Config{}, p, traces)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range report.Failures {
+		fmt.Printf("%s: %s\n", f.Name, f.Text)
+	}
+	// Output:
+	// auth Check: P99 25.0 ms (95 %: 22.6 to 30.7) is over its BUDGET of 10 ms; over only by such calls: validate
+	// risk Score: P99 120 ms (95 %: 105 to 365) of its calls is over its TIMEOUT of 80 ms
 }

@@ -1,8 +1,14 @@
 package analyzer
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // fewestForFloor is how many good calls a hop must have so that their P50 is
@@ -27,6 +33,9 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		if f, set := floors[int(hop)]; set {
 			return finding.Floor{Time: f, Set: true}
 		}
+		if h := e.hops[int(hop)]; h != nil && h.Floor > 0 {
+			return finding.Floor{Time: int64(h.Floor), Set: true}
+		}
 		d := e.p.Hops[hop].Duration
 		if d.N() < fewestForFloor {
 			return finding.Floor{}
@@ -38,7 +47,62 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
 			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
-			Example: c.Example, Text: c.Rule.Text(c.Most, c.By),
+			Example: c.Example, Text: c.Text(), P99: Opt[int64]{c.P99, c.P99 > 0},
 		})
 	}
+}
+
+// request is a request for the rules to check.
+func (a *analysis) request(r profile.Request) *finding.Request {
+	async := r.Async
+	if len(a.config.AllowDetached) > 0 {
+		async = func(call int32) bool { return r.Async(call) || a.allowed(r.Tree, call) }
+	}
+	request := finding.NewRequest(r.Tree, async, finding.Defaults)
+	request.Restarts, request.Plan = &a.restarts, a.index
+	return request
+}
+
+// allowed tells whether a call may outlive its request.
+func (a *analysis) allowed(t *trace.Tree, call int32) bool {
+	c := &t.Calls[call]
+	halves := [...]*trace.Desc{t.Trace.Spans[c.Span].Desc, t.Trace.Spans[c.Callee].Desc}
+	yes, known := a.detached[halves]
+	if !known {
+		d := halves[1]
+		callee := profile.Endpoint{Service: d.Service, Operation: d.Operation}
+		if c.Span == c.Callee && t.Trace.Spans[c.Span].Kind == trace.KindClient {
+			callee.Service = d.Peer
+		}
+		yes = slices.ContainsFunc(a.config.AllowDetached, func(glob string) bool { return match(glob, callee.String()) })
+		if a.detached == nil {
+			a.detached = make(map[[2]*trace.Desc]bool)
+		}
+		a.detached[halves] = yes
+	}
+	return yes
+}
+
+// otherFindings counts what the rules found at an endpoint without a table, by
+// rule.
+func (a *analysis) otherFindings(key profile.Endpoint) []OtherFinding {
+	tally := a.found[key]
+	if tally == nil {
+		return nil
+	}
+	var out []OtherFinding
+	for _, c := range tally.List(nil) {
+		i := slices.IndexFunc(out, func(o OtherFinding) bool { return o.Rule == c.Rule.Name })
+		if i < 0 {
+			out = append(out, OtherFinding{Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Example: c.Example})
+			i = len(out) - 1
+		}
+		out[i].Count += c.Findings
+		out[i].Example = min(out[i].Example, c.Example)
+	}
+	severity := func(o OtherFinding) finding.Severity { return finding.Named(o.Rule).Severity }
+	slices.SortFunc(out, func(x, y OtherFinding) int {
+		return cmp.Or(cmp.Compare(severity(y), severity(x)), cmp.Compare(y.Count, x.Count), strings.Compare(x.Rule, y.Rule))
+	})
+	return out
 }

@@ -70,14 +70,19 @@ func (e *endpoint) start() {
 		seen[h] = true
 	}
 	e.warnOfHops("in the plan, but not in these traces", unseen(e.given.Hops, "", seen))
-	var others []string
+	e.warnOfHops("in these traces, but not in the plan", e.notInPlan())
+}
+
+// notInPlan names the topmost hops that the plan does not have.
+func (e *endpoint) notInPlan() []string {
+	var names []string
 	for i := 1; i < len(e.Hops); i++ {
-		_, above := e.hops[e.p.Hops[i].Parent]
-		if e.hops[i] == nil && e.Hops[i].Kind != HopStep && (above || e.p.Hops[i].Parent == 0) {
-			others = append(others, e.Hops[i].Label)
+		up := e.p.Hops[i].Parent
+		if e.hops[i] == nil && e.Hops[i].Kind != HopStep && (up == 0 || e.hops[up] != nil) {
+			names = append(names, e.Hops[i].Label)
 		}
 	}
-	e.warnOfHops("in these traces, but not in the plan", others)
+	return names
 }
 
 func (e *endpoint) warnOfHops(what string, names []string) {

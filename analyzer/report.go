@@ -51,6 +51,17 @@ type OtherEndpoint struct {
 	Service   string `json:"service"`
 	Operation string `json:"operation"`
 	Traces    int    `json:"traces"`
+	// Findings are counted by rule, worst first.
+	Findings []OtherFinding `json:"findings,omitempty"`
+}
+
+// OtherFinding is what one rule of package finding found at an endpoint without a
+// table.
+type OtherFinding struct {
+	Rule     string `json:"rule"`
+	Severity string `json:"severity"` // error | warning | info
+	Count    int    `json:"count"`    // calls
+	Example  string `json:"example"`  // TRACEID/SPANID
 }
 
 // Input says what was read and what was left out.
@@ -151,6 +162,9 @@ type Finding struct {
 	Ratio    float64 `json:"ratio"`    // share of the requests (of the sampled ones, where there are), each counted once whatever its weight
 	Example  string  `json:"example"`  // TRACEID/SPANID
 	Text     string  `json:"text"`     // one clause for people, with the largest amount
+	// P99 is that of how long work went on: of work-after-deadline alone, and over
+	// all calls that should have stopped.
+	P99 Opt[int64] `json:"p99_ns,omitzero"`
 }
 
 // Move is time that a loose hop could give to a tight one.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // A request of 800 ms whose calls follow each other.
@@ -106,6 +107,15 @@ func TestSpentSaysHowAHalfUsedItsBudget(t *testing.T) {
 			[]span{{name: ">edge", start: 0, end: 75, stamp: budget(600)}},
 			true,
 			finding.Spent{Budget: 300 * ms, Utilization: 0.25, Left: 525 * ms, LeftKnown: true},
+			true,
+		},
+		{
+			"a small part of a request that is nearly over",
+			[]span{{name: "edge>persist", start: 700, end: 770, stamp: &trace.Stamp{
+				Limit: 800 * ms, Remaining: 100 * ms, HasRemaining: true, DeadlineRemaining: 100 * ms, HasDeadline: true,
+			}}},
+			false,
+			finding.Spent{Budget: 100 * ms, Utilization: 0.7, Left: 30 * ms, LeftKnown: true, Consumed: 0.9625},
 			true,
 		},
 		{"nothing known", []span{{name: ">edge", start: 0, end: 75}}, false, finding.Spent{}, false},

@@ -14,7 +14,8 @@ var deadlineReset = Rule{
 	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. " +
 		"Between two processes durations are compared, never points in time.",
 	Mistakes: "A service that detaches work on purpose looks the same if somebody seems to wait for it. A hop that gives " +
-		"less than it has is never a finding. Without budget attributes a reset does not show.",
+		"less than it has is never a finding. Services that say nothing are taken to pass on what they were given. Without " +
+		"budget attributes a reset does not show.",
 	text: "a deadline up to %s later than what was left", by: ", set by ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
@@ -70,17 +71,62 @@ func (r *Request) grew(c *trace.Call, half int32) int64 {
 
 // above returns the span that handed its deadline to a half of a call, and what
 // of it had passed by then: known within one process, taken to be nothing
-// between two, whose clocks may differ.
+// between two, whose clocks may differ. Spans that do not say what they had pass
+// on what the one above them had, if any does.
 func (r *Request) above(c *trace.Call, half int32) (s *trace.Span, gap int64) {
-	switch {
-	case half != c.Span:
-		return r.span(c.Span), 0
-	case c.Parent < 0:
+	if half != c.Span {
+		if exit := r.span(c.Span); knows(exit) {
+			return exit, 0
+		}
+	}
+	if c.Parent < 0 {
 		return nil, 0
 	}
-	s = r.span(r.maker(half))
-	if s.Desc.Service != r.span(half).Desc.Service {
-		return s, 0
+	maker := r.span(r.maker(c.Span))
+	gap = passed(maker, r.span(c.Span))
+	if knows(maker) {
+		return maker, gap
 	}
-	return s, max(r.span(half).Start-s.Start, 0)
+	if from := r.givers()[c.Parent]; from.span >= 0 {
+		return r.span(from.span), from.gap + gap
+	}
+	return nil, 0
+}
+
+// giver is the nearest span, at the callee of a call or above it, that says what it
+// had, and what had passed of that when the callee began; span is -1 for none.
+type giver struct {
+	span int32
+	gap  int64
+}
+
+// givers returns the giver of each call. They are made once.
+func (r *Request) givers() []giver {
+	for len(r.given) < len(r.tree.Calls) { // parents come first
+		c := &r.tree.Calls[len(r.given)]
+		g := giver{-1, 0}
+		switch {
+		case knows(r.span(c.Callee)):
+			g.span = c.Callee
+		case knows(r.span(c.Span)):
+			g.span = c.Span
+		case c.Parent >= 0 && r.given[c.Parent].span >= 0:
+			g = r.given[c.Parent]
+			g.gap += passed(r.span(r.tree.Calls[c.Parent].Callee), r.span(c.Span))
+		}
+		r.given = append(r.given, g)
+	}
+	return r.given
+}
+
+// knows tells whether a span says what it had.
+func knows(s *trace.Span) bool { _, known := left(s); return known }
+
+// passed is the time from the start of a span to that of one it made; nothing where
+// they are of two services.
+func passed(maker, s *trace.Span) int64 {
+	if maker.Desc.Service != s.Desc.Service {
+		return 0
+	}
+	return max(s.Start-maker.Start, 0)
 }

@@ -26,11 +26,14 @@ const intro = `<!-- Made from the rules in analyzer/finding by "make generate"; 
 each hop: the worst first, with the number of calls, the share of requests and one example. ` + "`--fail-on`" + ` takes names of
 rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where one of them was found.
 
-Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them. They judge
-by the figures, not by the flags that services stamped. The others work on any trace.
+Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them, or captured headers
+or attributes [in their place](propagation.md#other-languages). They judge by the figures, not by the flags that services
+stamped. The others work on any trace. With a plan, rules hold calls against what it gives them as well.
 
-No rule judges what nobody waits for (messages, and calls that are seen to outlive their callers), nor the losers of
-hedges, nor a deadline that is shorter than it had to be.
+No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
+` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. No rule
+judges the losers of hedges, nor a deadline that is shorter than it had to be. A long stream looks like a slow call, since
+no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
 `
 
 func page() []byte {

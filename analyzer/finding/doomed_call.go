@@ -27,14 +27,14 @@ var doomedCall = Rule{
 			report(Finding{Call: i, Span: span, Amount: left, quiet: inTime})
 		})
 	},
-	settle: func(seen []sample, floor Floor) (found []sample, missing int64) {
+	settle: func(seen []sample, floor Floor) (out settled) {
 		for _, s := range seen {
 			if s.amount < floor.Time && (floor.Set || !s.quiet) {
-				found = append(found, s)
-				missing = max(missing, floor.Time-s.amount)
+				out.found = append(out.found, s)
+				out.most = max(out.most, floor.Time-s.amount)
 			}
 		}
-		return found, missing
+		return out
 	},
 }
 

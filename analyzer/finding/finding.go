@@ -75,7 +75,7 @@ type Rule struct {
 	// are looked at: it reports every call that the rule has an opinion on, and
 	// settle tells in the end which of them are findings and what the amount is.
 	sample func(r *Request, report func(Finding))
-	settle func(seen []sample, floor Floor) (found []sample, amount int64)
+	settle func(seen []sample, floor Floor) settled
 }
 
 // Finding is one call that a rule has something to say about.
@@ -106,7 +106,7 @@ var rules = []*Rule{
 	&budgetOverrun, &callAfterDeadline, &deadlineDropped, &deadlineReset, &doomedCall, &exhaustedAtStart, &retryOverspend,
 	&budgetUtilization, &deadlineExceeded, &fixedTimeout, &outcomeUnknown, &queueWait, &reserveIgnored, &retryAmplification,
 	&traceRestarted, &workAfterDeadline,
-	&tightestDeadline,
+	&lockstepBackoff, &tightestDeadline, &unsafeRetry,
 }
 
 // Check reports what the rule finds in a request, each call at most once. A
@@ -191,8 +191,10 @@ type Request struct {
 	makers     []int32            // by span: see maker; made when needed
 	answers    map[choice][]int64 // when the good calls of each choice ended, ascending; made when needed
 	number, of []int64            // by call: see attempts; made when needed
-	counted    bool               // number and of are made
+	before     []int32            // by call: the attempt before it, -1 for none; made with number
+	counted    bool               // number, of and before are made
 	todo       []int32            // scratch of tries
+	given      []giver            // by call: see givers; made when needed
 	order      []int32            // scratch of countAttempts
 	caller     []int32            // likewise
 }
@@ -214,8 +216,8 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
-		tree: tree, detached: r.detached[:0], makers: r.makers[:0], number: r.number, of: r.of, todo: r.todo,
-		order: r.order, caller: r.caller,
+		tree: tree, detached: r.detached[:0], makers: r.makers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
+		given: r.given[:0], order: r.order, caller: r.caller,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]

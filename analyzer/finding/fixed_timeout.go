@@ -1,10 +1,6 @@
 package finding
 
-import (
-	"slices"
-
-	"github.com/latencybudget/latencybudget/analyzer/trace"
-)
+import "github.com/latencybudget/latencybudget/analyzer/trace"
 
 var fixedTimeout = Rule{
 	Name: "fixed-timeout", Severity: Warning,
@@ -30,16 +26,12 @@ var fixedTimeout = Rule{
 			report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
 		})
 	},
-	settle: func(seen []sample, _ Floor) ([]sample, int64) {
-		durations := make([]int64, len(seen))
-		for i := range seen {
-			durations[i] = seen[i].amount
+	settle: func(seen []sample, _ Floor) settled {
+		shortest, same := alike(amounts(seen), timeoutsAlike, func(d int64) int64 { return max(2_000_000, d/100) })
+		if !same {
+			return settled{}
 		}
-		shortest, alike := sameDuration(durations)
-		if !alike {
-			return nil, 0
-		}
-		return seen, shortest
+		return settled{found: seen, most: shortest}
 	},
 }
 
@@ -48,17 +40,17 @@ const (
 	shareAlike    = 0.9 // of the timeouts that must be
 )
 
-// sameDuration returns the shortest of the durations that are alike, and whether
-// enough of them are. It sorts them.
+// alike returns the shortest of the durations, which ascend, that are no further
+// apart than spread allows, and whether there are enough of them: fewest at least,
+// and 90 % of all.
 //
 //	timeouts   .      |||||||||      .
 //	                  ^ the one that was set, and how late it fired
-func sameDuration(durations []int64) (shortest int64, alike bool) {
-	slices.Sort(durations)
-	need := max(timeoutsAlike, int(shareAlike*float64(len(durations))+0.999))
+func alike(durations []int64, fewest int, spread func(shortest int64) int64) (shortest int64, enough bool) {
+	need := max(fewest, int(shareAlike*float64(len(durations))+0.999))
 	for first := 0; first+need <= len(durations); first++ {
 		d := durations[first]
-		if durations[first+need-1]-d <= max(2_000_000, d/100) {
+		if durations[first+need-1]-d <= spread(d) {
 			return d, true
 		}
 	}

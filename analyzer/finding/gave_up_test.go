@@ -66,6 +66,37 @@ func TestWorkAfterDeadline(t *testing.T) {
 	})
 }
 
+// How long work goes on is said of all callees that should have stopped: most of
+// them do so at once.
+func TestTheP99OfStoppingCountsThoseThatStopAtOnce(t *testing.T) {
+	var requests [][]span
+	for i := range 200 {
+		spans := abandoned()
+		spans[2].end = 112 // 1 ms longer than the caller's 100
+		switch {
+		case i < 2:
+			spans[2].end = 11 + 100 + 80
+		case i < 10:
+			spans[2].end = 11 + 100 + 20 + float64(i)
+		case i >= 190: // these never had to stop
+			spans[1].outcome = ok
+		}
+		requests = append(requests, spans)
+	}
+	got := tallied(t, "work-after-deadline", requests)
+	if len(got) != 1 || got[0].Findings != 10 || got[0].Most != 80*ms || got[0].P99 != 80*ms {
+		t.Fatalf("%+v, want 10 findings, and 80 ms as the 189th of 190", got)
+	}
+	got = tallied(t, "work-after-deadline", requests[1:])
+	if len(got) != 1 || got[0].Findings != 9 || got[0].Most != 80*ms || got[0].P99 != 29*ms {
+		t.Fatalf("%+v, want 9 findings, and 29 ms as the 188th of 189", got)
+	}
+	want := "worked on for up to 80.0 ms when nobody waited any more; 99 % of those that should stop did so within 29.0 ms"
+	if text := got[0].Text(); text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
 func TestCallAfterDeadline(t *testing.T) {
 	own := abandoned()
 	own[1].outcome, own[2].stamp = ok, budget(50)

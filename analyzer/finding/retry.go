@@ -31,22 +31,28 @@ func (r *Request) attempts() (number, of []int64) {
 
 func (r *Request) countAttempts() {
 	calls := r.tree.Calls
-	r.number, r.of = r.number[:0], r.of[:0]
+	r.number, r.of, r.before = r.number[:0], r.of[:0], r.before[:0]
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
 		return
 	}
 	order, maker := r.order[:0], r.caller[:0]
 	for i := range calls {
 		order, maker = append(order, int32(i)), append(maker, r.maker(calls[i].Span))
-		r.number, r.of = append(r.number, 0), append(r.of, 0)
+		r.number, r.of, r.before = append(r.number, 0), append(r.of, 0), append(r.before, -1)
 	}
 	r.order, r.caller = order, maker
-	number, of := r.number, r.of
+	number, of, before := r.number, r.of, r.before
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(maker[a], maker[b]), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
 	})
-	first := 0 // of the running logical call
+	first, total := 0, int64(0) // of the running logical call
+	end := func(k int) {
+		for _, j := range order[first:k] {
+			of[j] = total
+		}
+		first, total = k, 0
+	}
 	for k, i := range order {
 		c := &calls[i]
 		again := false
@@ -55,18 +61,51 @@ func (r *Request) countAttempts() {
 			again = maker[order[k-1]] == maker[i] && p.Path == c.Path &&
 				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff
 		}
-		if !again {
-			first = k
-		}
-		number[i] = 1
 		if again {
-			number[i] = of[order[k-1]] + 1
+			before[i] = order[k-1]
+		} else {
+			end(k)
 		}
-		total := number[i] + int64(c.Attempts) - 1
-		for _, j := range order[first : k+1] {
-			of[j] = total
-		}
+		number[i] = total + 1
+		total = number[i] + int64(c.Attempts) - 1
 	}
+	end(len(order))
+}
+
+// retries calls visit for the second and later attempts at calls, with the span of
+// the attempt before, and the number of the attempt.
+//
+//	attempts of their own   |----f|    |----f|    |--ok--|
+//	inside one call         |---------------------------|
+//	                        |----f|    |----f|    |--ok--|
+//	visited                            |----f|    |--ok--|
+func (r *Request) retries(visit func(call int32, before, again *trace.Span, number int64)) {
+	number, _ := r.attempts()
+	if number == nil {
+		return
+	}
+	t := r.tree.Trace
+	r.waited(func(i int32, c *trace.Call) {
+		exit := r.exit(c)
+		if exit == nil {
+			return
+		}
+		n := number[i]
+		if b := r.before[i]; b >= 0 {
+			visit(i, r.span(r.tree.Calls[b].Span), exit, n)
+		}
+		last := int32(-1)
+		for _, k := range t.Children(c.Span) {
+			if !t.IsAttempt(k) {
+				continue
+			}
+			if last >= 0 && t.Spans[k].Start >= t.Spans[last].End() {
+				n++
+				visit(i, &t.Spans[last], &t.Spans[k], n)
+			}
+			last = k
+		}
+	})
 }
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are

@@ -15,27 +15,25 @@ var retryOverspend = Rule{
 		"deadline-reset.",
 	text: "a retry took or was given up to %s more than was left", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
-		number, _ := r.attempts()
-		if number == nil {
-			return
-		}
-		r.waited(func(i int32, c *trace.Call) {
-			exit := r.exit(c)
-			if exit == nil || number[i] < 2 || c.Parent < 0 {
+		said := int32(-1)
+		r.retries(func(i int32, _, again *trace.Span, _ int64) {
+			c := &r.tree.Calls[i]
+			if c.Parent < 0 || said == i {
 				return
 			}
 			server := r.span(r.maker(c.Span))
 			ns, known := left(server)
-			if !known || server.Desc.Service != exit.Desc.Service {
+			if !known || server.Desc.Service != again.Desc.Service {
 				return
 			}
-			rest := max(ns-(exit.Start-server.Start), 0)
-			spent := exit.Duration
-			if exit.Stamp != nil && exit.Stamp.HasDeadline {
-				spent = max(spent, exit.Stamp.DeadlineRemaining)
+			rest := max(ns-(again.Start-server.Start), 0)
+			spent := again.Duration
+			if again.Stamp != nil && again.Stamp.HasDeadline {
+				spent = max(spent, again.Stamp.DeadlineRemaining)
 			}
-			if over := spent - rest; over > r.tolerance(rest, exit.Stamp != nil && exit.Stamp.Absolute) {
-				report(Finding{Call: i, Span: c.Span, Amount: over, By: exit.Desc.Service})
+			if over := spent - rest; over > r.tolerance(rest, again.Stamp != nil && again.Stamp.Absolute) {
+				report(Finding{Call: i, Span: c.Span, Amount: over, By: again.Desc.Service})
+				said = i
 			}
 		})
 	},

@@ -2,6 +2,7 @@ package finding_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -118,7 +119,14 @@ func TestRetryOverspend(t *testing.T) {
 		return spans
 	}
 	sole := attempts(50, 100, true)[:2]
+	// The same, where one span stands for the call: gRPC reports its attempts inside.
+	inside := attempts(250, 100, true)
+	for i := 1; i < len(inside); i++ {
+		inside[i].under = "edge>a"
+	}
+	inside = slices.Insert(inside, 1, span{name: "edge>a", under: ">edge", start: 0, end: 240})
 	check(t, "retry-overspend", []example{
+		{"inside one call", inside, []string{"edge>a 50ms edge"}},
 		{"given too much", attempts(250, 100, true), []string{"edge>a#3 50ms edge"}},
 		{"took too much", attempts(250, 100, false), []string{"edge>a#3 50ms edge"}},
 		{"5 ms are within the tolerance", attempts(295, 100, true), nil},

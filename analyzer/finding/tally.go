@@ -23,6 +23,18 @@ type Count struct {
 	Requests int    // requests with such a finding
 	Most     int64  // largest amount, in the rule's unit
 	Example  string // smallest "TRACEID/SPANID"
+	// P99 is that of the amounts, over all calls that the rule has an opinion on:
+	// those that it finds nothing wrong with too. It is 0 for rules without it.
+	P99 int64
+}
+
+// Text says for people what was found at the place.
+func (c *Count) Text() string {
+	text := c.Rule.Text(c.Most, c.By)
+	if c.P99 > 0 {
+		text += "; 99 % of those that should stop did so within " + milliseconds(c.P99)
+	}
+	return text
 }
 
 // Floor is the least time with which the calls of a hop are worth sending.
@@ -51,6 +63,12 @@ type sample struct {
 	trace   trace.TraceID
 	span    trace.SpanID
 	quiet   bool
+}
+
+// settled is what the evidence of a place shows.
+type settled struct {
+	found     []sample
+	most, p99 int64
 }
 
 func (s *sample) name() string { return s.trace.String() + "/" + s.span.String() }
@@ -129,7 +147,7 @@ func (t *Tally) List(floor func(hop int32) Floor) []Count {
 	out := make([]Count, 0, len(t.counts))
 	for _, c := range t.counts {
 		if c.Rule.settle != nil {
-			c = c.settled(floor)
+			c = c.settle(floor)
 		}
 		if c.Findings > 0 {
 			out = append(out, c.Count)
@@ -143,17 +161,27 @@ func (t *Tally) List(floor func(hop int32) Floor) []Count {
 	return out
 }
 
-// settled counts what the evidence of a place shows.
-func (c *tallied) settled(floor func(hop int32) Floor) *tallied {
+// settle counts what the evidence of a place shows.
+func (c *tallied) settle(floor func(hop int32) Floor) *tallied {
 	least := Floor{}
 	if floor != nil {
 		least = floor(c.Hop)
 	}
-	found, amount := c.Rule.settle(c.seen, least)
-	out := &tallied{Count: Count{Place: c.Place, Most: amount}}
-	slices.SortFunc(found, func(a, b sample) int { return cmp.Compare(a.request, b.request) })
-	for i := range found {
-		out.add(&found[i])
+	s := c.Rule.settle(c.seen, least)
+	out := &tallied{Count: Count{Place: c.Place, Most: s.most, P99: s.p99}}
+	slices.SortFunc(s.found, func(a, b sample) int { return cmp.Compare(a.request, b.request) })
+	for i := range s.found {
+		out.add(&s.found[i])
 	}
+	return out
+}
+
+// amounts are those of the samples, ascending.
+func amounts(seen []sample) []int64 {
+	out := make([]int64, len(seen))
+	for i := range seen {
+		out[i] = seen[i].amount
+	}
+	slices.Sort(out)
 	return out
 }

@@ -38,9 +38,9 @@ const (
 )
 
 // Restarts holds the calls of a whole export that began traces of their own.
-// First Collect all spans, then Cover all traces; after that requests can be
-// checked with it. The order of spans and traces does not matter. The zero
-// value is ready. It is for one goroutine.
+// First Collect all spans, then Cover all spans; after that requests can be
+// checked with it. The order of spans does not matter. The zero value is ready.
+// It is for one goroutine.
 type Restarts struct {
 	services map[string]*restarts
 }
@@ -78,12 +78,12 @@ func (x *Restarts) Collect(spans []trace.Span) {
 }
 
 // Cover takes note of the requests that services handled.
-func (x *Restarts) Cover(t *trace.Trace) {
+func (x *Restarts) Cover(spans []trace.Span) {
 	if len(x.services) == 0 {
 		return
 	}
-	for i := range t.Spans {
-		s := &t.Spans[i]
+	for i := range spans {
+		s := &spans[i]
 		if s.Kind != trace.KindServer || s.Is(trace.FlagUnmeasured) {
 			continue
 		}

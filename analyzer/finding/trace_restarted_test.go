@@ -49,7 +49,7 @@ func TestTraceRestarted(t *testing.T) {
 				x.Collect(spans[:3])
 				x.Collect(spans[3:])
 				for _, i := range rng.Perm(len(trees)) {
-					x.Cover(trees[i].Trace)
+					x.Cover(trees[i].Trace.Spans)
 				}
 				got := make([]int64, len(trees))
 				for i, tr := range trees {
@@ -81,7 +81,7 @@ func TestManyRestartsAreCountedNotWalked(t *testing.T) {
 		wide = append(wide, span{name: fmt.Sprintf(">b#%d", i), under: ">a", start: 0, end: 1})
 	}
 	tr, _ := tree(t, wide)
-	x.Cover(tr.Trace)
+	x.Cover(tr.Trace.Spans)
 	r := finding.NewRequest(tr, nil, finding.Defaults)
 	r.Restarts = &x
 	seen := 0

@@ -22,6 +22,9 @@ func (p *Plan) Validate() error {
 	return p.check(func(any) int { return 0 }).orNil()
 }
 
+// maxSiblings is the most hops that one caller may call: order is looked at in pairs.
+const maxSiblings = 10_000
+
 // checker looks for what is wrong, and knows the lines of values.
 type checker struct {
 	line func(value any) int
@@ -136,15 +139,18 @@ func (c *checker) evidence(what string, e *Evidence) {
 // hops checks the calls that the last of way makes. share is the number of that
 // caller which they must fit in; nil where nobody waits for any of them.
 func (c *checker) hops(hops []Hop, way []place, share *Duration, reserve Duration) {
+	if len(hops) > maxSiblings {
+		c.fail(&hops[maxSiblings], "%d hops beside each other: want %d at most", len(hops), maxSiblings)
+		return
+	}
 	index := c.keys(hops)
-	longer := make([]bool, len(hops))
 	for i := range hops {
 		h := &hops[i]
 		c.hop(h, way[len(way)-1].service)
 		limit := max(h.Cap, h.Share)
 		waited := share != nil && !h.Async
 		if waited {
-			longer[i] = c.outlives(h, way)
+			c.outlives(h, way)
 		}
 		way = append(way, place{h.Key(), h.Share, limit, h.Callee})
 		if waited {
@@ -247,8 +253,8 @@ func (c *checker) hop(h *Hop, caller string) {
 }
 
 // outlives checks that a hop that its caller waits for takes no longer than that
-// caller. It returns whether its share does.
-func (c *checker) outlives(h *Hop, way []place) bool {
+// caller.
+func (c *checker) outlives(h *Hop, way []place) {
 	caller := &way[len(way)-1]
 	chain := func(own Duration, of func(*place) Duration) string {
 		parts := make([]string, 0, len(way)+1)
@@ -262,11 +268,9 @@ func (c *checker) outlives(h *Hop, way []place) bool {
 		c.fail(h, "%s: share is missing; only a hop that nobody waits for (async: true) may have none", h.Key())
 	case caller.share > 0 && h.Share > caller.share:
 		c.fail(&h.Share, "%s would outlive its caller: %s", h.Key(), chain(h.Share, func(p *place) Duration { return p.share }))
-		return true
 	case caller.limit > 0 && h.Cap > caller.limit:
 		c.fail(&h.Cap, "%s would outlive its caller by its cap: %s", h.Key(), chain(h.Cap, func(p *place) Duration { return p.limit }))
 	}
-	return false
 }
 
 // others lists the hops beside one.
@@ -305,89 +309,4 @@ func times(n, d Duration) Duration {
 		return math.MaxInt64
 	}
 	return n * d
-}
-
-// Chain returns the hops that take longest one after the other, in their order,
-// and the sum of their shares: with the reserve, it is what their caller needs.
-// Hops that nobody waits for are in no chain. Of equal chains it is the one
-// whose hops stand first. The hops must be those of a valid plan.
-//
-//	A 8 |-------|
-//	B 3          |--|
-//	C 20             |-------------------|
-//	D 15             |--------------|          beside C: not in the chain
-//	E 35                                  |------------ ...
-func Chain(hops []Hop) ([]*Hop, Duration) {
-	chain, sum, _ := longest(hops)
-	return chain, sum
-}
-
-// longest returns the longest chain, or a circle in the order: each hop of it
-// comes after the next, and the last after the first.
-func longest(hops []Hop) (chain []*Hop, sum Duration, circle []*Hop) {
-	index := make(map[string]int, len(hops))
-	for i := range hops {
-		if _, twice := index[hops[i].Key()]; !twice && !hops[i].Async {
-			index[hops[i].Key()] = i
-		}
-	}
-	const (
-		fresh = iota
-		open  // on the way to the hop that is looked at
-		done
-	)
-	state := make([]uint8, len(hops))
-	before := make([]int, len(hops)) // in the longest chain that ends with the hop; -1 for none
-	ends := make([]Duration, len(hops))
-	var way []int
-	var visit func(i int) bool
-	visit = func(i int) bool {
-		state[i] = open
-		way = append(way, i)
-		before[i] = -1
-		for _, name := range hops[i].After {
-			j, known := index[name]
-			if !known || j == i || hops[j].Exclusive != 0 && hops[j].Exclusive == hops[i].Exclusive {
-				continue // one that excludes the other takes no time before it
-			}
-			if state[j] == open {
-				for _, on := range way[slices.Index(way, j):] {
-					circle = append(circle, &hops[on])
-				}
-				circle = append(circle, &hops[j])
-				return false
-			}
-			if state[j] == fresh && !visit(j) {
-				return false
-			}
-			if before[i] < 0 || ends[j] > ends[before[i]] || ends[j] == ends[before[i]] && j < before[i] {
-				before[i] = j
-			}
-		}
-		ends[i] = hops[i].Share
-		if before[i] >= 0 {
-			ends[i] = saturating(ends[i], ends[before[i]])
-		}
-		state[i] = done
-		way = way[:len(way)-1]
-		return true
-	}
-	last := -1
-	for i := range hops {
-		if hops[i].Async {
-			continue
-		}
-		if state[i] == fresh && !visit(i) {
-			return nil, 0, circle
-		}
-		if last < 0 || ends[i] > ends[last] {
-			last = i
-		}
-	}
-	for i := last; i >= 0; i = before[i] {
-		chain = append(chain, &hops[i])
-		sum = saturating(sum, hops[i].Share)
-	}
-	slices.Reverse(chain)
-	return chain, sum, nil
 }

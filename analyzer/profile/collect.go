@@ -17,7 +17,7 @@ const maxBackoff = 1_000_000_000
 // Collector measures requests under fixed Rules. Collectors of parts under the
 // same Rules merge into the collector of the whole, in any order.
 type Collector struct {
-	// Observe, unless nil, is shown every request that is measured.
+	// Observe, unless nil, is shown every request that is measured or looked at.
 	Observe func(Request)
 
 	rules     *Rules
@@ -203,14 +203,13 @@ type worker struct {
 func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	root := &t.Spans[entry]
 	key := EndpointOf(root.Desc)
-	shape := c.rules.endpoints[key]
 	weight, ok := c.rules.Threshold(t)
-	if shape == nil || !ok {
+	if !ok {
 		return false
 	}
 	w := &c.w
-	w.tree.Build(t, entry, shape.paths, c.rules.shift(shape))
-	if len(w.tree.Calls) == 0 {
+	shape := c.build(t, entry)
+	if shape == nil {
 		return false
 	}
 	e := c.endpoints[key]
@@ -225,7 +224,6 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 	if root.Stamp != nil && root.Stamp.Limit > 0 {
 		e.limits[promise(root.Stamp.Limit)]++
 	}
-	w.place(shape)
 	if c.Observe != nil {
 		c.Observe(Request{key, &w.tree, w, shape})
 	}
@@ -240,6 +238,33 @@ func (c *Collector) Add(t *trace.Trace, entry int32) bool {
 		e.prune(c.rules.options.Sample)
 	}
 	return true
+}
+
+// Look shows the request that enters t at span entry to Observe and measures
+// nothing. It returns false where Add would, but for the sampling.
+func (c *Collector) Look(t *trace.Trace, entry int32) bool {
+	shape := c.build(t, entry)
+	if shape == nil || c.Observe == nil {
+		return false
+	}
+	c.Observe(Request{EndpointOf(t.Spans[entry].Desc), &c.w.tree, &c.w, shape})
+	return true
+}
+
+// build makes the call tree of a request in the worker, and finds the hops of its
+// calls. It returns the layout of the endpoint, nil where the entry was not
+// surveyed or cannot be measured.
+func (c *Collector) build(t *trace.Trace, entry int32) *layout {
+	shape := c.rules.endpoints[EndpointOf(t.Spans[entry].Desc)]
+	if shape == nil {
+		return nil
+	}
+	c.w.tree.Build(t, entry, shape.paths, c.rules.shift(shape))
+	if len(c.w.tree.Calls) == 0 {
+		return nil
+	}
+	c.w.place(shape)
+	return shape
 }
 
 // promise undoes what a limit loses on its way: it is what was left when the

@@ -402,7 +402,15 @@ func closing(r *analyzer.Report) []line {
 	var lines []line
 	for _, o := range r.Others {
 		endpoint := Printable(strings.TrimSpace(o.Service + " " + o.Operation))
-		lines = append(lines, line{"ALSO", endpoint + ": " + count(o.Traces, "request") + ", no table of its own."})
+		text := endpoint + ": " + count(o.Traces, "request") + ", no table of its own."
+		var found []string
+		for _, f := range o.Findings {
+			found = append(found, f.Rule+" "+count(f.Count, "call"))
+		}
+		if len(found) > 0 {
+			text += " Findings: " + strings.Join(found, ", ") + "."
+		}
+		lines = append(lines, line{"ALSO", text})
 	}
 	notes := map[string]analyzer.InputNote{}
 	for _, n := range r.Input.Notes {

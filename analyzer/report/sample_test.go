@@ -187,7 +187,13 @@ func order() *analyzer.Report {
 	}
 	return &analyzer.Report{
 		Version: 1, Input: in, Endpoints: []analyzer.Endpoint{e},
-		Others: []analyzer.OtherEndpoint{{Service: "gateway", Operation: "GET /health", Traces: 12}},
+		Others: []analyzer.OtherEndpoint{{
+			Service: "gateway", Operation: "GET /health", Traces: 12,
+			Findings: []analyzer.OtherFinding{
+				{Rule: "deadline-reset", Severity: "error", Count: 3, Example: "0af7651916cd43dd8448eb211c80319c/b7ad6b7169203331"},
+				{Rule: "queue-wait", Severity: "warning", Count: 1, Example: "0af7651916cd43dd8448eb211c80319c/b7ad6b7169203332"},
+			},
+		}},
 	}
 }
 

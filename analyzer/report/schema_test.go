@@ -114,6 +114,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 		"": analyzer.Report{}, "input": analyzer.Input{}, "quantiles": analyzer.Quantiles{}, "endpoint": analyzer.Endpoint{},
 		"hop": analyzer.Hop{}, "other_endpoint": analyzer.OtherEndpoint{}, "move": analyzer.Move{}, "replay": analyzer.Replay{},
 		"finding": analyzer.Finding{}, "policy_effect": analyzer.PolicyEffect{}, "hop_cut": analyzer.HopCut{},
+		"other_finding":   analyzer.OtherFinding{},
 		"replay_incident": analyzer.ReplayIncident{},
 	} {
 		o := s.object

@@ -156,6 +156,21 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 	case "latency_budget.detached":
 		return attrDetached, true
 	}
+	if len(name) == 0 {
+		return 0, false
+	}
+	// Most attributes are nobody's: their first byte says so.
+	switch name[0] {
+	case 'd', 'n', 'p', 'r', 's', 't', 'm', 'h':
+		if key, wanted := a.seeFamily(name); wanted {
+			return key, true
+		}
+	}
+	return a.ownKey(name)
+}
+
+// seeFamily is See for the attributes that are known by how they begin.
+func (a *Attributes) seeFamily(name []byte) (key AttrKey, wanted bool) {
 	switch {
 	case bytes.HasPrefix(name, []byte(httpHeaderPrefix)):
 		return headerKey(name[len(httpHeaderPrefix):])
@@ -168,7 +183,7 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
 		a.flags |= FlagOutbound
 		return outboundKey(name)
 	}
-	return a.ownKey(name)
+	return 0, false
 }
 
 // outboundKey finds the wanted ones among the attributes of calls.

@@ -382,9 +382,9 @@ type pending struct {
 
 // Build makes the call tree of the request that enters trace t at span entry.
 // A CLIENT span and the SERVER spans right under it are one call; so are a
-// CLIENT span and its attempts, see [Trace.IsAttempt]. INTERNAL and unmeasured spans are transparent: what they
-// called belongs to the call they worked for. An entry that is unmeasured has
-// no tree: Calls is empty.
+// CLIENT span and its attempts, see [Trace.IsAttempt]; this holds for an entry, too.
+// INTERNAL and unmeasured spans are transparent: what they called belongs to the
+// call they worked for. An entry that is unmeasured has no tree: Calls is empty.
 func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	tr.Trace = t
 	tr.Calls = tr.Calls[:0]
@@ -392,13 +392,20 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	if root.Is(FlagUnmeasured) {
 		return
 	}
-	tr.Calls = append(tr.Calls, Call{
+	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
 		Parent: -1, Span: entry, Callee: entry, Start: root.Start, End: root.End(),
 		Attempts: 1, LongestAttempt: root.Duration, Outcome: root.Outcome,
-	})
+	}
 	tr.stack = tr.stack[:0]
-	tr.push(entry, pending{})
+	if root.Kind == KindClient {
+		if server := tr.foldedServer(entry, &call); server >= 0 {
+			call.Callee = server
+			call.Shift = tr.shift(call.Path, entry, server, skew)
+		}
+	}
+	tr.Calls = append(tr.Calls, call)
+	tr.push(entry, pending{client: root.Kind == KindClient})
 	for len(tr.stack) > 0 {
 		at := tr.stack[len(tr.stack)-1]
 		tr.stack = tr.stack[:len(tr.stack)-1]
@@ -464,10 +471,9 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	call.Path = paths.Child(owner.Path, key)
 	down := at.shift
 	switch {
-	case skew == nil || kind == CallAsync:
+	case skew == nil || kind == CallAsync: // clocks are taken as they are
 	case server >= 0:
-		half := &t.Spans[server]
-		call.Shift = skew(call.Path, s.Desc, half.Desc, Interval{s.Start, s.End()}, Interval{half.Start, half.End()})
+		call.Shift = tr.shift(call.Path, at.span, server, skew)
 		down += call.Shift
 	case s.Kind == KindServer && caller.Desc.Service != s.Desc.Service:
 		call.Shift = skew(call.Path, caller.Desc, s.Desc, Interval{caller.Start, caller.End()}, Interval{s.Start, s.End()})
@@ -482,6 +488,15 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	} else {
 		tr.push(at.span, pending{owner: index, shift: down})
 	}
+}
+
+// shift is what to add to the clock of the SERVER half of a call.
+func (tr *Tree) shift(path, client, server int32, skew Skew) int64 {
+	if skew == nil {
+		return 0
+	}
+	s, half := &tr.Trace.Spans[client], &tr.Trace.Spans[server]
+	return skew(path, s.Desc, half.Desc, Interval{s.Start, s.End()}, Interval{half.Start, half.End()})
 }
 
 // IsAttempt tells whether a span is one try of the logical call that its parent

@@ -42,7 +42,8 @@ A hop is named by its id (0.2) or by a glob on "callee operation".
 budgetctl check to hold the system to: docs/plan.md. --plan starts from such a file.
 
 FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
-explains each rule. Most need spans that carry latency_budget attributes.
+explains each rule. Most need spans that carry latency_budget attributes, captured
+headers such as x-timeout-budget-ms, or what --remaining-attribute names.
 
 Exit codes: 0 fine, 1 some input could not be used, 2 wrong usage, 3 what --fail-on
 names was found.`
@@ -55,6 +56,7 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --plan budgets.yaml --write-plan budgets.yaml
   budgetctl analyze testdata/orders --budget 800ms --strategy optimised --objective cuts+waste
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
+  budgetctl analyze testdata/orders --remaining-attribute app.budget_left=us
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
 
@@ -111,6 +113,7 @@ func newAnalyze() *cobra.Command {
 	f.addOutput(flags, report.Formats())
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
+	flags.StringArrayVar(&f.config.AllowDetached, "allow-detached", nil, allowDetachedUsage)
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -240,15 +243,17 @@ func (f *analyzeFlags) checkFailOn() error {
 // fails tells whether something was found that --fail-on names: by its rule, or
 // by its severity, where warning includes errors.
 func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
-	for i := range rep.Endpoints {
-		for _, found := range rep.Endpoints[i].Findings {
-			if slices.ContainsFunc(f.failOn, func(name string) bool {
-				return name == found.Rule || name == found.Severity ||
-					name == finding.Warning.String() && found.Severity == finding.Error.String()
-			}) {
-				return true
-			}
-		}
+	named := func(rule, severity string) bool {
+		return slices.ContainsFunc(f.failOn, func(name string) bool {
+			return name == rule || name == severity || name == finding.Warning.String() && severity == finding.Error.String()
+		})
 	}
-	return false
+	return slices.ContainsFunc(rep.Endpoints, func(e analyzer.Endpoint) bool {
+		return slices.ContainsFunc(e.Findings, func(found analyzer.Finding) bool { return named(found.Rule, found.Severity) })
+	}) || slices.ContainsFunc(rep.Others, func(e analyzer.OtherEndpoint) bool {
+		return slices.ContainsFunc(e.Findings, func(found analyzer.OtherFinding) bool { return named(found.Rule, found.Severity) })
+	})
 }
+
+const allowDetachedUsage = "no findings for calls that match this glob on 'service operation', nor for what they call: " +
+	"they are meant to outlive the request, such as long streams (repeatable)"

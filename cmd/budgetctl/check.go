@@ -57,6 +57,7 @@ func newCheck() *cobra.Command {
 	flags.StringArrayVar(&f.config.Endpoints, "endpoint", nil, "only endpoints of the plan that match this glob on 'service operation' (repeatable)")
 	flags.BoolVar(&f.config.Point, "point", false, "judge by measured values alone, without their intervals")
 	f.addOutput(flags, report.CheckFormats())
+	flags.StringArrayVar(&f.config.AllowDetached, "allow-detached", nil, allowDetachedUsage)
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
 	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
 	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to tell what a slow hop does to its callers")

@@ -51,6 +51,41 @@ func TestChecks(t *testing.T) {
 	golden(t, "check-broken", all.String())
 }
 
+// TestAnalyzeFromPlans compares what analyze prints when it starts from plans that
+// do not have all hops of the traces, or hops that the traces do not have.
+func TestAnalyzeFromPlans(t *testing.T) {
+	for name, line := range map[string]string{
+		"hand":    "analyze --plan " + plans + "dag-hand.yaml testdata/dag",
+		"tight":   "analyze --plan " + plans + "orders-tight.yaml testdata/orders",
+		"chinese": "analyze --plan " + plans + "chinese.yaml testdata/chinese",
+	} {
+		for _, columns := range []string{"80", "200"} {
+			t.Run(name+"-"+columns, func(t *testing.T) {
+				t.Setenv("COLUMNS", columns)
+				golden(t, "plan-"+name+"-"+columns, budgetctl(t, "", words(line)...))
+			})
+		}
+	}
+}
+
+// TestNoPlanOfWhatCannotBePlanned: endpoints without a feasible budget are not in
+// the file, and without any there is no file.
+func TestNoPlanOfWhatCannotBePlanned(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "budgets.yaml")
+	code, _, stderr := outcome(t, "", "analyze", "testdata/orders", "--budget", "1ms", "--write-plan", path)
+	if _, err := os.Stat(path); code != exitFailed || !strings.Contains(stderr, "no plan obeys") && !strings.Contains(stderr, "any plan obeys") || err == nil {
+		t.Errorf("exit %d, %v: %s", code, err, stderr)
+	}
+	code, _, stderr = outcome(t, "", "analyze", "testdata/orders", "testdata/dag", "--budget", "1ms", "--budget", "api*=100ms", "--write-plan", path)
+	if code != exitOK || !strings.Contains(stderr, "gateway POST /orders is not in") || len(planOf(t, path).Endpoints) != 1 {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	code, _, stderr = outcome(t, "", "analyze", "testdata/dag", "--strategy", "critpath", "--write-plan", path)
+	if code != exitUsage || !strings.Contains(stderr, "critpath") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
 // TestCheckFlags is about command lines that make no sense.
 func TestCheckFlags(t *testing.T) {
 	hand := plans + "dag-hand.yaml"

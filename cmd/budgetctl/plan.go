@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/budget"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 )
 
@@ -32,6 +33,9 @@ type planFlags struct {
 func (f *planFlags) parse(c *analyzer.Config) error {
 	if f.revision != "" && f.to == "" {
 		return usageError{errors.New("--revision names the plan that --write-plan writes: give both")}
+	}
+	if f.to != "" && c.Strategy == (budget.CriticalPath{}).Name() {
+		return usageError{errors.New("--write-plan: the shares of critpath are to look at, and no recommendation: plan with another --strategy")}
 	}
 	if f.from == "" {
 		return nil

@@ -120,7 +120,7 @@ func TestTheRulesFindFaults(t *testing.T) {
 		"proxy=coupon:15s":                          {"2s", []string{"deadline-reset"}, true},
 		"queue=auth:1500ms":                         {"2s", []string{"queue-wait"}, false}, // and most of the budget is used
 		"stall=inventory:600ms":                     {"2s", []string{"queue-wait"}, true},
-		"retry=risk:2 retry=payment:3 fail=payment": {"2s", []string{"retry-amplification"}, true},
+		"retry=risk:2 retry=payment:3 fail=payment": {"2s", []string{"retry-amplification", "unsafe-retry"}, true},
 		"ignore=persist:500ms":                      {"300ms", []string{"budget-overrun", "deadline-exceeded", "work-after-deadline"}, false},
 		"lostresponse=payment":                      {"300ms", []string{"deadline-exceeded", "outcome-unknown"}, false},
 		"lateretry=inventory:100ms slow=inventory:400ms": {"300ms", []string{

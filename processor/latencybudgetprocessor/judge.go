@@ -29,9 +29,11 @@ type judge struct {
 	last   int32         // number of the trace of the last span: neighbours often share it
 	lastID trace.TraceID // that isChosen was asked for
 	chosen bool          // what it said
-	want   func(trace.TraceID) bool
-	keep   func(*trace.Span, ptrace.Span)
-	order  []int32 // spans of the traces that are judged, by trace
+	// rootCalls tells that calls began traces: others may have lost theirs.
+	rootCalls bool
+	want      func(trace.TraceID) bool
+	keep      func(*trace.Span, ptrace.Span)
+	order     []int32 // spans of the traces that are judged, by trace
 
 	// The trace, and the request in it, that is being judged.
 	members []trace.Span
@@ -90,6 +92,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.request.Plan = budgets
 	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
 	clear(j.number)
+	j.rootCalls = false
 	identified := j.choose(traces)
 	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - identified)
 	if len(j.traces) > 0 || budgets != nil {
@@ -97,6 +100,12 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 		j.group()
 	}
 	j.counts.unjudged[reasonNoBudget] = int64(identified - len(j.spans))
+	j.request.Restarts = nil
+	if j.rootCalls {
+		j.request.Restarts = new(finding.Restarts)
+		j.request.Restarts.Collect(j.spans)
+		j.request.Restarts.Cover(j.spans)
+	}
 	for i := range j.traces {
 		if g := &j.traces[i]; g.judged {
 			j.judgeTrace(j.order[g.first : g.first+g.count])
@@ -167,6 +176,7 @@ func (j *judge) add(s *trace.Span, from ptrace.Span) {
 		j.last = j.numberOf(s.TraceID)
 	}
 	j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, j.last)
+	j.rootCalls = j.rootCalls || s.Kind == trace.KindClient && s.Parent.IsZero()
 	g := &j.traces[j.last]
 	g.count++
 	g.judged = g.judged || j.worthJudging(s)

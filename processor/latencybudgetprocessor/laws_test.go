@@ -2,6 +2,7 @@ package latencybudgetprocessor
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -24,8 +25,14 @@ import (
 // On whole traces the processor flags exactly the spans that the rules name when
 // budgetctl runs them.
 func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
+	var whole [][]span
+	for _, name := range slices.Sorted(maps.Keys(stories)) {
+		if name != "halves" { // budgetctl needs the request that a call belongs to
+			whole = append(whole, stories[name])
+		}
+	}
 	for name, in := range map[string]ptrace.Traces{
-		"stories":      allStories(t),
+		"stories":      build(t, whole...),
 		"fast":         drawnBatch(t, 50, 100e9),
 		"all too slow": drawnBatch(t, 50, 30e6),
 		"some late":    drawnBatch(t, 50, 100e6),
@@ -174,6 +181,35 @@ func TestLateSpansAndDuplicatesAreNotCountedTwice(t *testing.T) {
 	late := slices.Clone(story[4:6]) // the call to risk
 	late[0].under = gone
 	golden(t, "late", show(run(t, defaults(), build(t, late))))
+}
+
+// A service whose handler uses context.Background(): its calls are traces of their
+// own, which only time connects with the request.
+//
+//	>edge    |------------|  |------------|  |------------|
+//	edge>a      |----|          |----|          |----|        five requests
+func TestCallsThatBeganTracesOfTheirOwnAreFound(t *testing.T) {
+	var batch [][]span
+	for i := range 5 {
+		at := 100 * float64(i)
+		batch = append(batch,
+			[]span{{name: ">edge", start: at, end: at + 50, attrs: budget(300)}},
+			[]span{{name: "edge>stock", start: at + 10, end: at + 40, attrs: budget(1000)}})
+	}
+	flagged := func(in ptrace.Traces) (n int) {
+		for _, s := range eachSpan(run(t, defaults(), in)) {
+			if found, ok := s.Attributes().Get(attr.Findings); ok && found.AsString() == `["trace_restarted"]` && s.Name() == ">edge" {
+				n++
+			}
+		}
+		return n
+	}
+	if got := flagged(build(t, batch...)); got != 5 {
+		t.Errorf("%d requests are flagged, want 5", got)
+	}
+	if got := flagged(build(t, batch[:8]...)); got != 0 {
+		t.Errorf("four may be chance, but %d requests are flagged", got)
+	}
 }
 
 func TestHopNamesAreBounded(t *testing.T) {

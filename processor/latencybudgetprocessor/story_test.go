@@ -237,6 +237,16 @@ var stories = map[string][]span{
 		{name: ">stock", under: "edge>stock", start: 25, end: 235, attrs: map[string]any{"http.request.header.x_timeout_budget_ms": "15000"}},
 		{name: "stock>db", under: ">stock", start: 50, end: 75, attrs: map[string]any{"deadline_remaining_ms": int64(30)}},
 	},
+	// The caller of the topmost span is not in the batch, but both halves of a call
+	// are: children end first and are exported first. The callee completed, and the
+	// caller had given up.
+	//
+	//	edge>stock   |-------timed out|
+	//	>stock        |------------------|
+	"halves": {
+		{name: "edge>stock", under: gone, start: 0, end: 50, failed: true, attrs: with(budget(50), "error.type", "timeout")},
+		{name: ">stock", under: "edge>stock", start: 1, end: 70},
+	},
 	// Nothing says what was left.
 	"plain": {
 		{name: ">edge", start: 0, end: 50},
