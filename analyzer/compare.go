@@ -172,7 +172,7 @@ func Compare(ctx context.Context, c Config, before, after []trace.Source, p *pla
 	})
 	if len(out.Endpoints) > top {
 		for _, e := range out.Endpoints[top:] {
-			out.Others = append(out.Others, OtherEndpoint{e.Service, e.Operation, e.busy()})
+			out.Others = append(out.Others, OtherEndpoint{Service: e.Service, Operation: e.Operation, Traces: e.busy()})
 		}
 		out.Endpoints = out.Endpoints[:top]
 	}
