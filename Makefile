@@ -3,8 +3,13 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-# Modules below the root: what they need stays out of the published module.
-NESTED := $(patsubst %/,%,$(dir $(wildcard */go.mod */*/go.mod)))
+# The builder of Collectors, of the release of all its components.
+COLLECTOR_VERSION := v0.161.0
+BUILDER           := bin/builder-$(COLLECTOR_VERSION)
+
+# Modules below the root: what they need stays out of the published module. What
+# the builder makes under dist/ is none of ours.
+NESTED := $(filter-out dist/%,$(patsubst %/,%,$(dir $(wildcard */go.mod */*/go.mod))))
 
 FUZZTIME ?= 10s
 TREES    ?= 1000000
@@ -14,11 +19,42 @@ SOAK     ?= 60s
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/budgetctl.
 	go build -trimpath -o bin/budgetctl ./cmd/budgetctl
+
+.PHONY: collector
+collector: bin/otelcol-latencybudget ## Build bin/otelcol-latencybudget, a Collector with the processor (minutes).
+
+.PHONY: first-tier
+first-tier: bin/otelcol-first-tier ## Build bin/otelcol-first-tier, which spreads traces over Collectors (minutes).
+
+# What each is made of. A change of anything else makes no other Collector.
+bin/otelcol-latencybudget: processor/builder-config.yaml go.mod \
+	$(shell find analyzer internal processor propagation/attr -name '*.go' ! -name '*_test.go')
+bin/otelcol-first-tier: processor/builder-config-first-tier.yaml
+
+bin/otelcol-%: | $(BUILDER)
+	mkdir -p dist/otelcol-$*
+	$(BUILDER) --config $(filter %.yaml,$^)
+	cp -f dist/otelcol-$*/otelcol-$* $@
+
+$(BUILDER):
+	GOBIN=$(CURDIR)/bin go install go.opentelemetry.io/collector/cmd/builder@$(COLLECTOR_VERSION)
+	mv bin/builder $@
+
+.PHONY: e2e
+e2e: collector first-tier ## Run the order chain through Collectors and Prometheus, and check what they make of it (minutes).
+	LATENCYBUDGET_COLLECTOR=$(CURDIR)/bin/otelcol-latencybudget LATENCYBUDGET_FIRST_TIER=$(CURDIR)/bin/otelcol-first-tier \
+		go test ./internal/e2e ./examples/demo -count=1 -timeout 20m -p 1
+	LATENCYBUDGET_COLLECTOR=$(CURDIR)/bin/otelcol-latencybudget go -C dashboards/gen test -count=1 .
+
+.PHONY: demo
+demo: collector build ## Run the order chain, the Collector and Prometheus through two avalanches and compare them (a minute).
+	go build -trimpath -o bin/ ./examples/orders ./examples/demo
+	bin/demo
 
 .PHONY: test
 test: ## Run all tests.

@@ -34,6 +34,7 @@ var directions = map[string][]string{
 	"analyzer/report":       {"analyzer"},
 	"analyzer":              {"analyzer/budget", "analyzer/finding", "analyzer/plan", "analyzer/profile", "analyzer/quantile", "analyzer/trace"},
 	"cmd/budgetctl":         {"*"},
+	"internal/e2e":          nil, // tests alone
 	"internal/otlp":         {"analyzer/trace", "propagation/attr"},
 	"internal/tracegen":     {"*"},
 	"internal/tracegen/gen": {"*"},
@@ -43,10 +44,12 @@ var directions = map[string][]string{
 	},
 	"processor/latencybudgetprocessor/internal/metadata":     nil,
 	"processor/latencybudgetprocessor/internal/metadatatest": {"processor/latencybudgetprocessor/internal/metadata"},
-	"propagation/attr":    nil,
-	"propagation":         {"propagation/attr"},
-	"propagation/autoreg": {"propagation", "propagation/attr"},
-	"examples/orders":     {"propagation", "propagation/attr"},
+	"propagation/attr":     nil,
+	"propagation":          {"propagation/attr"},
+	"propagation/autoreg":  {"propagation", "propagation/attr"},
+	"dashboards/planrules": {"analyzer/plan"},
+	"examples/demo":        nil,
+	"examples/orders":      {"propagation", "propagation/attr"},
 }
 
 // pure are the packages that only compute: what they return depends on their

@@ -10,7 +10,7 @@ var doomedCall = Rule{
 	Summary: "A call was sent with less time than it is of any use with: better to fail at once, and spare the callee the work.",
 	Formula: "0 < remaining.start < floor. The floor is the plan's, or that of `--floor`; without either it is the hop's own P50, " +
 		"and calls that were answered in time are not counted. The amount is what was missing.",
-	Tolerance: "None where the floor was set. A P50 is taken from 5 good calls on.",
+	Tolerance: "None where the floor was set. A P50 is taken from 5 good calls on, unless it is itself cut short by timeouts.",
 	Mistakes: "A hop whose fast and slow calls differ much, as with a cache, has a P50 that says little of one call: set its " +
 		"floor. A call that begins with nothing left is exhausted-at-start. Without budget attributes nothing is found.",
 	text: "sent with up to %s less than the call is of any use with",

@@ -543,6 +543,31 @@ func TestFailedCallsTeachNothing(t *testing.T) {
 	}
 }
 
+// TestTimeoutsAreNoFloor holds that what calls were given, and spent, is not
+// taken for what they need.
+func TestTimeoutsAreNoFloor(t *testing.T) {
+	for every, want := range map[int]int{1: 0, 2: 0, 5: 20} {
+		e := analyzeSpans(t, checkout(100, func(i int, _, call *tracegen.Span) {
+			left := int64(20e6)
+			if i%every == 0 {
+				left = 2e6 + int64(i)*1e3
+				call.End, call.Status = call.Start+left+1e3, tracegen.StatusError
+				call.Attrs = append(call.Attrs, tracegen.Attr{Key: "error.type", Value: "timeout"})
+			}
+			call.Attrs = append(call.Attrs, tracegen.Attr{Key: "latency_budget.remaining.start", Value: float64(left) / 1e9})
+		}), "--budget", "400ms")
+		doomed := 0
+		for _, f := range e.Findings {
+			if f.Rule == "doomed-call" {
+				doomed += f.Count
+			}
+		}
+		if doomed != want {
+			t.Errorf("every %d. call times out: %d are doomed, want %d", every, doomed, want)
+		}
+	}
+}
+
 // TestOnlySequentialHopsShareTime holds that a hop beside a tight one has
 // nothing to give it, and one before it has.
 //

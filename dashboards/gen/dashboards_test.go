@@ -425,12 +425,12 @@ func TestOnlyOneQueryOfTheDetailShowsExemplars(t *testing.T) {
 }
 
 // promtool runs Prometheus's own tool in the folder of the dashboards. Where
-// LATENCYBUDGET_E2E is 1 it must be there.
+// LATENCYBUDGET_COLLECTOR is set it must be there, for so runs `make e2e`.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		if os.Getenv("LATENCYBUDGET_E2E") == "1" {
+		if os.Getenv("LATENCYBUDGET_COLLECTOR") != "" {
 			t.Fatal("promtool is not on PATH; Debian has it in the package prometheus")
 		}
 		t.Skip("promtool is not on PATH; Debian has it in the package prometheus")
@@ -460,4 +460,35 @@ func TestEveryAlertIsTestedBothWays(t *testing.T) {
 			t.Errorf("%s: tested firing %t, not firing %t", m[1], fires, silent)
 		}
 	}
+}
+
+// What compose.yaml mounts exists, and what is provisioned fits together.
+func TestProvisioningFitsTogether(t *testing.T) {
+	compose := string(committed(t, "compose.yaml"))
+	for _, m := range regexp.MustCompile(`(?m)^ +- \./(\S+?):`).FindAllStringSubmatch(compose, -1) {
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			t.Errorf("compose.yaml mounts %s: %v", m[1], err)
+		}
+	}
+	for name := range files() {
+		if !strings.Contains(compose, "./"+name+":/var/lib/grafana/latency-budget/") {
+			t.Errorf("compose.yaml does not mount %s", name)
+		}
+	}
+	if provider := string(committed(t, "provisioning/dashboards/latency-budget.yaml")); !strings.Contains(provider, "path: /var/lib/grafana/latency-budget\n") {
+		t.Errorf("the provider reads another folder:\n%s", provider)
+	}
+	sources := string(committed(t, "provisioning/datasources/prometheus.yaml"))
+	to := regexp.MustCompile(`datasourceUid: (\S+)`).FindStringSubmatch(sources)
+	if to == nil || !strings.Contains(sources, "    uid: "+to[1]+"\n") {
+		t.Errorf("exemplars lead to a data source that is not there:\n%s", sources)
+	}
+	interval := regexp.MustCompile(`timeInterval: (\S+)`).FindStringSubmatch(sources)
+	if interval == nil || !strings.Contains(string(committed(t, "prometheus.yaml")), "scrape_interval: "+interval[1]+"\n") {
+		t.Errorf("Grafana believes in another scrape interval than Prometheus has")
+	}
+}
+
+func TestThePrometheusOfComposeIsValid(t *testing.T) {
+	promtool(t, "check", "config", "prometheus.yaml")
 }

@@ -64,7 +64,7 @@ func overview() *dashboard.DashboardBuilder {
 		WithPanel(lines("Queue wait",
 			"How much longer callers waited than callees worked, on average: name look-up, connection pools, the network, and queues before the callee. It also falls below 0 where callers give up first.",
 			seconds, third,
-			query{expr: queueing(all(chosenHops), hop), legend: hopLegend}).Min(-1e-9)).
+			query{expr: queueing(all(chosenHops), hop), legend: hopLegend})).
 		WithPanel(lines("Overrun P99",
 			"By how much calls ended after their deadline, of those that did.",
 			seconds, third,

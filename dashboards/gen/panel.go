@@ -98,7 +98,7 @@ func lines(title, description, unit string, width uint32, queries ...query) *tim
 	return timeseries.NewPanelBuilder().
 		Title(title).Description(description).Datasource(source()).
 		Span(width).Height(tall).Interval(minInterval).
-		Unit(unit).Min(0).
+		Unit(unit).AxisSoftMin(0).
 		LineWidth(2).FillOpacity(5).ShowPoints(common.VisibilityModeAuto).SpanNulls(common.BoolOrFloat64{Bool: cog.ToPtr(false)}).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
 		Legend(common.NewVizLegendOptionsBuilder().

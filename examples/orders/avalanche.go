@@ -60,9 +60,16 @@ func runAvalanche(ctx context.Context, cfg Config, mode Mode, requests int) (Ava
 	return run, errors.Join(err, s.close())
 }
 
-// avalanche makes both runs and reports them. The spans of each go into a file of
+// scenarios are the runs of each scenario, by how services treat deadlines there.
+var scenarios = map[string][]Mode{
+	"avalanche":            {Fresh, Propagated},
+	"avalanche-fixed":      {Fresh},
+	"avalanche-propagated": {Propagated},
+}
+
+// avalanche makes the runs and reports them. The spans of each go into a file of
 // its own, by the name of out.
-func avalanche(ctx context.Context, cfg Config, requests int, out string, stdout io.Writer) error {
+func avalanche(ctx context.Context, cfg Config, runs []Mode, requests int, out string, stdout io.Writer) error {
 	arm := func(mode Mode) func(newClient) error {
 		return func(export newClient) error {
 			cfg.Export = export
@@ -75,7 +82,7 @@ func avalanche(ctx context.Context, cfg Config, requests int, out string, stdout
 			return err
 		}
 	}
-	for _, mode := range []Mode{Fresh, Propagated} {
+	for _, mode := range runs {
 		var err error
 		if out == "" {
 			err = arm(mode)(cfg.Export)

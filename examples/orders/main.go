@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +41,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&scenario, "scenario", "",
-		`"avalanche" compares fixed timeouts with a propagated deadline, with settings of its own`)
+		"avalanche compares fixed timeouts with a propagated deadline, with settings of its own; "+
+			"avalanche-fixed and avalanche-propagated are its halves")
 	flags.StringVar(&mode, "mode", string(Propagated),
 		"how services treat deadlines: propagated, fresh, dropped, ratio, background, header or ctx3s")
 	flags.StringVar(&wire, "deadline", "relative",
@@ -98,8 +101,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		cfg.Wire = Absolute
 	case wire != "relative":
 		return usage("-deadline is relative or absolute, not %q", wire)
-	case scenario != "" && scenario != "avalanche":
-		return usage("unknown scenario %q; there is avalanche", scenario)
+	case scenario != "" && scenarios[scenario] == nil:
+		return usage("unknown scenario %q; there are %s", scenario, strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
 	case out != "" && endpoint != "":
 		return usage("give -out or -endpoint, not both")
 	case cfg.Workers < 1 || load.Concurrency < 1 || load.Requests < 0 || !(load.Rate >= 0) || !(cfg.Spread >= 0 && cfg.Spread <= 1):
@@ -119,8 +122,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	switch {
-	case scenario == "avalanche":
-		err = avalanche(ctx, cfg, avalancheRequests, out, stdout)
+	case scenario != "":
+		err = avalanche(ctx, cfg, scenarios[scenario], avalancheRequests, out, stdout)
 	case out != "":
 		err = toFile(out, func(export newClient) error {
 			cfg.Export = export

@@ -402,7 +402,7 @@ func compareAvalanche(fixed, propagated AvalancheRun) (faults []string) {
 func TestEachRunOfTheAvalancheHasItsFileAndItsAnswers(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "spans.jsonl")
 	var report strings.Builder
-	if err := avalanche(t.Context(), Config{Nodes: Orders, Log: silent}, 2, out, &report); err != nil {
+	if err := avalanche(t.Context(), Config{Nodes: Orders, Log: silent}, scenarios["avalanche"], 2, out, &report); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(report.String(), "=== "); n != 2 {

@@ -13,8 +13,15 @@ func (h *hop) parts() int {
 	return count(h.caller != "", h.callee != "", h.operation != "")
 }
 
-// otherHop stands for all hops beyond the bound.
-var otherHop = hop{"_other", "_other", "_other"}
+// other returns the hop that stands for all hops like h beyond the bound. An entry
+// has no caller there either: metrics tell it by that.
+func other(h hop) hop {
+	beyond := hop{callee: "_other", operation: "_other"}
+	if h.caller != "" {
+		beyond.caller = "_other"
+	}
+	return beyond
+}
 
 // hopNames bounds the number of hops that are named: the names become labels of
 // metrics, and a service that puts ids into its operations must not fill a
@@ -39,12 +46,12 @@ func (n *hopNames) admit(h hop) hop {
 	case known:
 		return h
 	case full:
-		return otherHop
+		return other(h)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.known[h]; !known && len(n.known) >= n.max {
-		return otherHop
+		return other(h)
 	}
 	n.known[h] = struct{}{}
 	return h
