@@ -166,7 +166,7 @@ func (m *planMaker) reserve(i int, share plan.Duration, below []plan.Hop, eviden
 	}
 	_, chain := plan.Chain(below)
 	reserve := min(micros(int64(m.solution.Reserve[i])), share-chain)
-	if m.options.Reserves[i] == 0 && (i > 0 || m.options.Reserve == 0) {
+	if m.options.Reserves[i] == 0 && m.options.Fraction == 0 && (i > 0 || m.options.Reserve == 0) {
 		evidence.Reserve = reserve
 	}
 	return reserve

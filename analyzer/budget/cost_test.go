@@ -72,7 +72,8 @@ func timed(f func()) time.Duration {
 
 // measureCosts plans for n requests of 15 spans at the given part of them over
 // the budget.
-func measureCosts(n int, miss float64) costs {
+func measureCosts(tb testing.TB, n int, miss float64) costs {
+	tb.Helper()
 	w := workloads()[6]
 	traces := w.traces(w.run(n, 8))
 	var c costs
@@ -86,7 +87,7 @@ func measureCosts(n int, miss float64) costs {
 		s := Solve(problem, float64(budget), Optimised{})
 		v := CrossValidate(p, Options{}, budget, Optimised{}, Questions{Ratios: []float64{0.05, 0.01, 0.005, 0.001}})
 		if s.Strategy != "optimised" || v.Folds != folds {
-			panic("not optimised")
+			tb.Fatalf("split by %s, %d folds", s.Strategy, v.Folds)
 		}
 	})
 	return c
@@ -101,7 +102,7 @@ func TestPlansCostLittleBesideTheProfile(t *testing.T) {
 	}
 	var split, optimised float64
 	for range 3 { // a busy machine only adds time
-		c := measureCosts(20_000, 0.01)
+		c := measureCosts(t, 20_000, 0.01)
 		split, optimised = c.split.Seconds()/c.profile.Seconds(), c.optimised.Seconds()/c.profile.Seconds()
 		if split <= 1./40 && optimised <= 12 {
 			return
@@ -112,7 +113,7 @@ func TestPlansCostLittleBesideTheProfile(t *testing.T) {
 
 func BenchmarkPlan(b *testing.B) {
 	for b.Loop() {
-		c := measureCosts(100_000, 0.01)
+		c := measureCosts(b, 100_000, 0.01)
 		b.ReportMetric(c.profile.Seconds(), "profile-s")
 		b.ReportMetric(1000*c.split.Seconds(), "p99prop-ms")
 		b.ReportMetric(c.optimised.Seconds(), "optimised-5fold-s")

@@ -13,6 +13,7 @@ import (
 type peeling struct {
 	*optimiser
 	columns [][]int32
+	offers  []offer // by column
 	limited []int32 // hops with a limit that call others
 	dead    []int32 // by row: -1 given up; the number of the try that would give it up; else it is left
 	tries   int32
@@ -20,6 +21,15 @@ type peeling struct {
 	left, tried reach
 	dirty       []bool // hops whose box is to be computed again
 	binds       []bool // hops on a chain that needs all that is needed
+}
+
+// offer is what a column was found to gain when it was last tried. It changes
+// little while requests are given up by others, so only the best one is tried
+// again before it is taken.
+type offer struct {
+	count  int     // requests to give up
+	gain   float64 // budget for each unit of their weight; +Inf before the first try
+	tested int     // step of that try
 }
 
 // reach is what a set of requests that are left needs.
@@ -51,25 +61,42 @@ func (f *optimiser) peel() {
 	p := &f.peeling
 	p.optimiser = f
 	p.begin()
-	for p.left.needed > f.budget*(1+tolerance) {
-		column, count, most := 0, 0, 0.0
+	for step := 1; p.left.needed > f.budget*(1+tolerance); step++ {
 		p.bind()
-		for c := range p.columns {
-			if !p.matters(c) {
-				continue
-			}
-			if n, gain := p.gain(c); gain > most {
-				column, count, most = c, n, gain
-			}
-		}
-		if count > 0 {
-			p.drop(column, count)
+		if column := p.best(step); column >= 0 {
+			p.drop(column, p.offers[column].count)
 		} else if !p.dropHeaviest() {
 			break
 		}
 	}
 	for _, h := range f.s.kids {
 		f.s.base[h], f.s.weight[h] = p.left.box[h], f.weigh(h, p.left.box[h])
+	}
+}
+
+// best returns the column that gains the most in this step, -1 if none gains
+// anything.
+func (p *peeling) best(step int) int {
+	for {
+		column, most := -1, 0.0
+		for c := range p.offers {
+			if !p.matters(c) {
+				continue
+			}
+			o := &p.offers[c]
+			gain := o.gain
+			if gain == 0 && o.tested != step {
+				gain = math.Inf(1) // what stood in the way may be gone
+			}
+			if gain > most {
+				column, most = c, gain
+			}
+		}
+		if column < 0 || p.offers[column].tested == step {
+			return column
+		}
+		count, gain := p.gain(column)
+		p.offers[column] = offer{count, gain, step}
 	}
 }
 
@@ -92,6 +119,10 @@ func (p *peeling) begin() {
 		if c := s.children(h); len(c.hops) > 1 {
 			p.columns = append(p.columns, c.groups()...)
 		}
+	}
+	p.offers = p.offers[:0]
+	for range p.columns {
+		p.offers = append(p.offers, offer{gain: math.Inf(1)})
 	}
 	p.tries = 1
 	p.dead = slices.Grow(p.dead[:0], len(p.weight))[:len(p.weight)]

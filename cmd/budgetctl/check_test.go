@@ -340,3 +340,17 @@ func TestChecksObeyTheSchema(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckOfAProfile: a profile that lost nothing gives the result of its traces.
+func TestCheckOfAProfile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "orders.profile")
+	if code, _, stderr := outcome(t, "", "profile", "testdata/orders", "-o", file); code != exitOK {
+		t.Fatal(stderr)
+	}
+	want := checkOf(t, exitFindings, "--plan", plans+"orders-tight.yaml", "testdata/orders")
+	got := checkOf(t, exitFindings, "--plan", plans+"orders-tight.yaml", file)
+	want.Input.Files, got.Input.Files = nil, nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-traces +profile):\n%s", diff)
+	}
+}
