@@ -29,7 +29,7 @@ type judge struct {
 	number    map[trace.TraceID]int32 // index into traces
 	order     []int32                 // spans of the traces that are read, by trace
 	members   []trace.Span            // of one trace, or where rootCalls of all, as in order; Ref is the index into from
-	// rootCalls tells that calls began traces: others may have lost theirs.
+	// rootCalls tells that calls may have begun traces: others may have lost theirs.
 	rootCalls bool
 
 	// The trace, and the request in it, that is being judged.
@@ -62,7 +62,7 @@ type resource struct {
 type group struct {
 	first, count int32 // in order, where it is read
 	read         bool  // something in it may say what time was left, or that it was up
-	rootCall     bool  // a call began it
+	rootCall     bool  // a call may have begun it
 }
 
 // visit is a span that is still to be visited, and the call that it is part of.
@@ -81,6 +81,7 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
 	j.reader.Remaining = remaining
+	j.reader.Reset()
 	j.request.Settings = config.settings()
 	j.report = func(f finding.Finding) { // once: it is a value on the heap
 		j.flags[f.Span] |= 1 << j.rule
@@ -98,7 +99,6 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.request.Plan, j.request.Restarts = budgets, nil
 	j.from, j.of, j.resources, j.traces, j.members = j.from[:0], j.of[:0], j.resources[:0], j.traces[:0], j.members[:0]
 	clear(j.number)
-	j.reader.Reset()
 	j.choose(traces)
 	j.group()
 	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - len(j.from))
@@ -131,7 +131,8 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 			j.counts.unjudged[reasonNoBudget] += int64(g.count)
 		}
 	}
-	// Nothing of the batch is kept alive until the next one comes.
+	// Nothing of the batch but a few texts is kept alive until the next one comes.
+	j.reader.Reset()
 	clear(j.from)
 	clear(j.resources)
 	return j.counts
@@ -157,7 +158,9 @@ func (j *judge) choose(traces ptrace.Traces) {
 				j.from, j.of = append(j.from, s), append(j.of, origin{at, number})
 				g := &j.traces[number]
 				g.count++
-				g.rootCall = g.rootCall || s.Kind() == ptrace.SpanKindClient && s.ParentSpanID().IsEmpty()
+				if k := s.Kind(); s.ParentSpanID().IsEmpty() && (k == ptrace.SpanKindClient || k == ptrace.SpanKindUnspecified) {
+					g.rootCall = true
+				}
 				// Any span may be a hop of a plan. Without one a single span that tells
 				// something is enough for its trace.
 				g.read = g.read || j.request.Plan != nil || j.reader.Telling(s)
