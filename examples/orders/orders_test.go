@@ -184,7 +184,7 @@ func (t *trial) checkStamps(spans []span, want wantStamps) {
 
 func TestPropagatedRaisesNoFlagIn1000Requests(t *testing.T) {
 	s, stop := start(t, Config{Nodes: Orders, Spread: 0.9})
-	for i, o := range send(t, s, Load{Requests: 1000, Budget: 5 * time.Second, Concurrency: 24}) {
+	for i, o := range send(t, s, Load{Requests: 1000, Budget: 10 * time.Second, Concurrency: 24}) {
 		if o.Status != http.StatusOK {
 			t.Fatalf("request %d: status %d", i, o.Status)
 		}
