@@ -276,6 +276,9 @@ func NewTrace(spans []Span) *Trace {
 // Set assembles spans that are known to belong to one trace into t, whose
 // buffers it reuses. The slice is not kept.
 func (t *Trace) Set(spans []Span) {
+	if len(t.Spans) > largeTrace && len(t.Spans) > 8*len(spans) {
+		*t = Trace{} // as in Assemble
+	}
 	var id TraceID
 	if len(spans) > 0 {
 		id = spans[0].TraceID

@@ -674,3 +674,21 @@ func FuzzBuilder(f *testing.F) {
 		}
 	})
 }
+
+// A small trace behind a large one must not pay for its buffers: clearing a map
+// takes as long as it is large.
+func TestSetGivesUpTheBuffersOfALargeTrace(t *testing.T) {
+	spans := make([]Span, 10_000)
+	for i := range spans {
+		spans[i] = Span{ID: spanID(i + 1), Desc: &Desc{}, Duration: 1, Kind: KindServer}
+	}
+	var tr Trace
+	tr.Set(spans)
+	if len(tr.Spans) != len(spans) {
+		t.Fatalf("%d spans, want %d", len(tr.Spans), len(spans))
+	}
+	tr.Set(spans[:10])
+	if len(tr.Spans) != 10 || cap(tr.Spans) > 1024 {
+		t.Errorf("%d spans in a buffer for %d", len(tr.Spans), cap(tr.Spans))
+	}
+}

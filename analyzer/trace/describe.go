@@ -479,16 +479,7 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if s.Kind == KindUnspecified {
 		s.Kind = a.kind
 	}
-	switch {
-	case a.timedOut:
-		s.Outcome = OutcomeTimedOut
-	case a.cancelled:
-		s.Outcome = OutcomeCancelled
-	case a.failed:
-		s.Outcome = OutcomeFailed
-	default:
-		s.Outcome = OutcomeOK
-	}
+	s.Outcome = a.Outcome()
 	s.Flags |= a.flags
 	if a.detached {
 		s.Flags |= FlagFollowsFrom
@@ -515,6 +506,19 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Stamp = &stamp
 	}
 	s.Desc = a.Desc(s.Kind, r, c)
+}
+
+// Outcome returns how the span ended.
+func (a *Attributes) Outcome() Outcome {
+	switch {
+	case a.timedOut:
+		return OutcomeTimedOut
+	case a.cancelled:
+		return OutcomeCancelled
+	case a.failed:
+		return OutcomeFailed
+	}
+	return OutcomeOK
 }
 
 // Desc returns the description of the span. Its operation is the first of

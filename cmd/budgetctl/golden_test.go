@@ -300,7 +300,7 @@ func TestHelpExamples(t *testing.T) {
 	dir := t.TempDir()
 	outcome(t, "", "analyze", "testdata/orders", "--budget", "800ms", "--write-plan", filepath.Join(dir, "budgets.yaml"))
 	ran := 0
-	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"check", "--help"}, {"profile", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
+	for _, command := range [][]string{{"--help"}, {"analyze", "--help"}, {"check", "--help"}, {"profile", "--help"}, {"compare", "--help"}, {"version", "--help"}, {"completion", "bash", "--help"}} {
 		code, help, _ := outcome(t, "", command...)
 		if code != exitOK || !strings.Contains(help, "Usage:") {
 			t.Errorf("%v: exit %d, %q", command, code, help)

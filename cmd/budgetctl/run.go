@@ -63,7 +63,7 @@ does not hold.`,
 	root.SetErr(stderr)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newAnalyze(), newCheck(), newProfile(), newVersion())
+	root.AddCommand(newAnalyze(), newCheck(), newProfile(), newCompare(), newVersion())
 	root.InitDefaultCompletionCmd(args...)
 
 	cmd, err := root.ExecuteContextC(ctx)

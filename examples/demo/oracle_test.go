@@ -184,9 +184,15 @@ func ratio(part, whole map[string]float64) map[string]float64 {
 // timedOut is the table of the rule deadline-exceeded, for the wires of orders.
 func (s span) timedOut() bool {
 	kind, _ := s.attrs["error.type"].(string)
-	return s.attrs["rpc.grpc.status_code"] == 4.0 || s.attrs["rpc.response.status_code"] == "DEADLINE_EXCEEDED" ||
-		s.attrs["http.response.status_code"] == 504.0 ||
-		strings.Contains(strings.ToLower(kind), "deadline") || strings.Contains(strings.ToLower(kind), "timeout") || kind == "504"
+	kind = strings.ToLower(kind)
+	if s.attrs["rpc.response.status_code"] == "DEADLINE_EXCEEDED" || s.attrs["http.response.status_code"] == 504.0 ||
+		strings.Contains(kind, "deadline") || strings.Contains(kind, "timeout") || kind == "504" {
+		return true
+	}
+	cancelled := s.attrs["rpc.response.status_code"] == "CANCELLED" || s.attrs["http.response.status_code"] == 499.0 ||
+		strings.Contains(kind, "cancel") || kind == "499"
+	left, known := s.number("remaining.end")
+	return cancelled && known && left <= 0.005
 }
 
 // keysOf lists keys in order, for messages.

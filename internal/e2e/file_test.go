@@ -135,16 +135,16 @@ type finding struct {
 	Text    string `json:"text"`
 }
 
-// analyze runs budgetctl analyze on a file and returns the findings of all
-// endpoints.
-func analyze(t *testing.T, path string) []finding {
+// analyze runs budgetctl analyze on a file, which needs no flags, and returns the
+// findings of all endpoints.
+func analyze(t *testing.T, path string, args ...string) []finding {
 	t.Helper()
-	table := exec.Command(budgetctl, "analyze", path)
+	table := exec.Command(budgetctl, slices.Concat([]string{"analyze", path}, args)...)
 	if out, err := table.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", table, err, out)
 	}
 	var out, errs bytes.Buffer
-	cmd := exec.Command(budgetctl, "analyze", path, "-o", "json")
+	cmd := exec.Command(budgetctl, slices.Concat([]string{"analyze", path, "-o", "json"}, args)...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, errs.String())

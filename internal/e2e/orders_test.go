@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
 	rule "github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
@@ -64,10 +66,10 @@ var scenarios = []scenario{
 	},
 	{args: "-fault stall=persist:700ms", rules: "queue-wait"},
 	{args: "-fault fail=payment"},
-	{args: "-fault retry=payment:4 -fault fail=payment", rules: "retry-amplification"},
+	{args: "-fault retry=payment:4 -fault fail=payment", rules: "retry-amplification unsafe-retry"},
 	{
 		args:  "-budget 8s -fault retry=persist -fault retry=payment -fault retry=risk -fault fail=persist",
-		rules: "retry-amplification",
+		rules: "retry-amplification unsafe-retry",
 	},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms"},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms -fault lostcancel=risk"},
@@ -107,41 +109,73 @@ func TestEveryModeAndFaultShowsInItsRulesAndNoOthers(t *testing.T) {
 			}
 			place(t, endpoint, append([]string{"-budget", "2s", "-requests", "12", "-concurrency", "6"}, strings.Fields(s.args)...)...)
 
-			raw, flagged, proto := filepath.Join(c.dir, "raw.jsonl"), filepath.Join(c.dir, "traces.jsonl"), filepath.Join(c.dir, "traces.pb")
-			var before, after, afterProto spans
-			eventually(t, func() (err error) {
-				if before, err = readJSON(raw); err != nil {
-					return err
-				}
-				if after, err = readJSON(flagged); err != nil {
-					return err
-				}
-				if afterProto, err = readProto(proto); err != nil {
-					return err
-				}
-				if len(before) == 0 || len(after) < len(before) || len(afterProto) < len(before) {
-					return fmt.Errorf("%d spans came, %d and %d were written", len(before), len(after), len(afterProto))
-				}
-				return nil
-			})
-			c.stop()
+			before, after, afterProto := c.written(t)
 			onlyFlagged(t, before, after)
 			onlyFlagged(t, before, afterProto)
 
 			want, may := strings.Fields(s.rules), strings.Fields(s.may)
-			for _, file := range []string{flagged, proto, raw} {
-				found := analyze(t, file)
+			for _, name := range []string{"traces.jsonl", "traces.pb", "raw.jsonl"} {
+				found := analyze(t, filepath.Join(c.dir, name))
 				got := slices.DeleteFunc(rulesOf(found), func(r string) bool { return slices.Contains(may, r) && !slices.Contains(want, r) })
 				if !slices.Equal(got, want) {
-					t.Errorf("analyze %s finds %q, want %q:\n%s", filepath.Base(file), got, want, texts(found))
+					t.Errorf("analyze %s finds %q, want %q:\n%s", name, got, want, texts(found))
 				}
-				if file == raw {
-					continue
+				if name != "raw.jsonl" {
+					agree(t, found, after, notInOneTrace...)
 				}
-				agree(t, found, after)
 			}
 		})
 	}
+}
+
+// The plan that analyze writes is one that the processor takes, and holds calls
+// to as analyze does: a call that has time by its deadline is over its share.
+func TestAPlanOfAnalyzeIsHeldByTheCollector(t *testing.T) {
+	path := program(t, envCollector)
+	healthy := start(t, path, config(t, "config.yaml"), besides)
+	place(t, "grpc://"+healthy.grpc, "-budget", "2s", "-requests", "120", "-concurrency", "6")
+	healthy.written(t)
+	plan := filepath.Join(healthy.dir, "plan.yaml")
+	analyze(t, filepath.Join(healthy.dir, "traces.jsonl"), "--write-plan", plan)
+
+	c := start(t, path, config(t, "config.yaml"), besides, "--config", "yaml:processors::latency_budget::budgets_file: "+plan)
+	place(t, "grpc://"+c.grpc, "-budget", "2s", "-requests", "12", "-concurrency", "6", "-fault", "slow=persist:1200ms")
+	_, after, _ := c.written(t)
+	if held := after.traces(func(s ptrace.Span) bool { _, ok := s.Attributes().Get(attr.PlanRevision); return ok }); len(held) != 12 {
+		t.Errorf("%d of 12 traces were held to the plan", len(held))
+	}
+	file := filepath.Join(c.dir, "traces.jsonl")
+	if got := rulesOf(analyze(t, file)); len(got) != 0 {
+		t.Errorf("without the plan analyze finds %q", got)
+	}
+	found := analyze(t, file, "--plan", plan)
+	if got := rulesOf(found); !slices.Contains(got, "budget-utilization") {
+		t.Errorf("with the plan analyze finds %q:\n%s", got, texts(found))
+	}
+	agree(t, found, after)
+}
+
+// written returns the spans as they came and as they were written in both
+// formats, when all are, and stops the Collector. It needs besides.
+func (c *collector) written(t *testing.T) (before, after, afterProto spans) {
+	t.Helper()
+	eventually(t, func() (err error) {
+		if before, err = readJSON(filepath.Join(c.dir, "raw.jsonl")); err != nil {
+			return err
+		}
+		if after, err = readJSON(filepath.Join(c.dir, "traces.jsonl")); err != nil {
+			return err
+		}
+		if afterProto, err = readProto(filepath.Join(c.dir, "traces.pb")); err != nil {
+			return err
+		}
+		if len(before) == 0 || len(after) < len(before) || len(afterProto) < len(before) {
+			return fmt.Errorf("%d spans came, %d and %d were written", len(before), len(after), len(afterProto))
+		}
+		return nil
+	})
+	c.stop()
+	return before, after, afterProto
 }
 
 // onlyFlagged checks that a Collector lost, added and changed nothing but
@@ -160,18 +194,18 @@ func onlyFlagged(t *testing.T, before, after spans) {
 	}
 }
 
-// notInOneTrace are the flags that no trace shows by itself: which of them began
-// while another was handled, and how much time a call needs at least.
+// notInOneTrace are the flags that no trace shows by itself without a plan: which
+// of them began while another was handled, and how much time a call needs.
 var notInOneTrace = []string{attr.FlagTraceRestarted, attr.FlagDoomedCall}
 
-// agree checks that the flags on spans and the findings are the same rules, and
-// that the example of each finding has its flag.
-func agree(t *testing.T, found []finding, judged spans) {
+// agree checks that the flags on spans and the findings are the same rules, but
+// for some flags, and that the example of each finding has its flag.
+func agree(t *testing.T, found []finding, judged spans, but ...string) {
 	t.Helper()
 	var want []string
 	for _, f := range found {
 		flag := rule.Named(f.Rule).Flag
-		if flag == "" || slices.Contains(notInOneTrace, flag) {
+		if flag == "" || slices.Contains(but, flag) {
 			continue
 		}
 		want = append(want, flag)

@@ -82,11 +82,9 @@ func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit
 
 // Telling tells, quicker than a span is read, whether it may say what was left
 // when it began, or that its time was up. Where it is false, reading the span
-// gives neither a Stamp nor an outcome that has to do with time.
+// gives neither what was left nor an outcome that has to do with time.
 func (r *Reader) Telling(s ptrace.Span) bool {
-	if s.Status().Code() == ptrace.StatusCodeError || s.Status().Message() != "" {
-		return true
-	}
+	failed := s.Status().Code() == ptrace.StatusCodeError || s.Status().Message() != ""
 	for name, value := range s.Attributes().All() {
 		if name == "" {
 			continue
@@ -97,25 +95,23 @@ func (r *Reader) Telling(s ptrace.Span) bool {
 				return true
 			}
 		case 'e':
-			if name == "error" || name == "error.type" {
-				return true
-			}
+			failed = failed || name == "error" || name == "error.type"
 		case 'h':
-			if strings.HasPrefix(name, "http.request.header.") || strings.HasSuffix(name, "status_code") && !success(value) {
+			if strings.HasPrefix(name, "http.request.header.") {
 				return true
 			}
+			failed = failed || strings.HasSuffix(name, "status_code") && !success(value)
 		case 'r':
-			if strings.HasPrefix(name, "rpc.") && (strings.Contains(name, ".request.metadata.") || strings.HasSuffix(name, "_code") && !success(value)) {
-				return true
+			if strings.HasPrefix(name, "rpc.") {
+				if strings.Contains(name, ".request.metadata.") {
+					return true
+				}
+				failed = failed || strings.HasSuffix(name, "_code") && !success(value)
 			}
 		case 'g':
-			if name == "grpc.status_code" && !success(value) {
-				return true
-			}
+			failed = failed || name == "grpc.status_code" && !success(value)
 		case 'o':
-			if strings.HasPrefix(name, "otel.status_") {
-				return true
-			}
+			failed = failed || strings.HasPrefix(name, "otel.status_")
 		}
 		for i := range r.Remaining {
 			if r.Remaining[i].Name == name {
@@ -123,7 +119,12 @@ func (r *Reader) Telling(s ptrace.Span) bool {
 			}
 		}
 	}
-	return false
+	if !failed {
+		return false
+	}
+	r.setSpan(s)
+	o := r.attrs.Outcome()
+	return o == trace.OutcomeTimedOut || o == trace.OutcomeCancelled
 }
 
 // success tells whether a status is a number of HTTP or gRPC that has nothing to do
@@ -148,12 +149,7 @@ func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	if k := s.Kind(); k >= 0 && k <= ptrace.SpanKindConsumer {
 		out.Kind = trace.Kind(k)
 	}
-	r.attrs.Reset()
-	r.setText(&r.attrs, trace.AttrSpanName, s.Name())
-	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
-	r.setAll(&r.attrs, s.Attributes())
-	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
-	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
+	r.setSpan(s)
 	follow(out, s.Links())
 	// An array that grows leaves those behind that spans already point to.
 	n := len(r.stamps)
@@ -163,6 +159,16 @@ func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	if out.Stamp == nil {
 		r.stamps = r.stamps[:n]
 	}
+}
+
+// setSpan fills attrs with what a span says.
+func (r *Reader) setSpan(s ptrace.Span) {
+	r.attrs.Reset()
+	r.setText(&r.attrs, trace.AttrSpanName, s.Name())
+	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
+	r.setAll(&r.attrs, s.Attributes())
+	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
+	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
 }
 
 // follow looks for the parent among the links of a span: a link to a span of

@@ -92,6 +92,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.request.Plan = budgets
 	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
 	clear(j.number)
+	j.reader.Reset()
 	j.rootCalls = false
 	identified := j.choose(traces)
 	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - identified)
@@ -129,7 +130,11 @@ func (j *judge) choose(traces ptrace.Traces) (identified int) {
 					continue
 				}
 				identified++
-				if j.request.Plan == nil && j.reader.Telling(s) { // with a plan any span may be a hop of it
+				if j.request.Plan != nil {
+					continue // any span may be a hop of it
+				}
+				// One span that tells something is enough for its trace.
+				if _, chosen := j.number[trace.TraceID(s.TraceID())]; !chosen && j.reader.Telling(s) {
 					j.numberOf(trace.TraceID(s.TraceID()))
 				}
 			}
@@ -151,7 +156,6 @@ func (j *judge) numberOf(id trace.TraceID) int32 {
 
 // read fills spans with those of the chosen traces, and counts them by trace.
 func (j *judge) read(traces ptrace.Traces) {
-	j.reader.Reset()
 	j.last, j.lastID, j.chosen = -1, trace.TraceID{}, false
 	want := j.want
 	if j.request.Plan != nil {

@@ -247,6 +247,23 @@ var stories = map[string][]span{
 		{name: "edge>stock", under: gone, start: 0, end: 50, failed: true, attrs: with(budget(50), "error.type", "timeout")},
 		{name: ">stock", under: "edge>stock", start: 1, end: 70},
 	},
+	// Work that is meant to outlive the request is nobody's overrun, nor is what it
+	// calls; and attempts that one CLIENT span reports have no numbers.
+	//
+	//	>edge          |-----------|
+	//	edge>mail         |------------------------|    detached
+	//	>mail              |----------------------|
+	//	edge>stock       |--------|
+	//	edge>stock#1     |--f|
+	//	edge>stock#2          |---|
+	"detached": {
+		{name: ">edge", start: 0, end: 90, attrs: budget(200)},
+		{name: "edge>mail", under: ">edge", start: 50, end: 400, attrs: map[string]any{attr.Detached: true, attr.RemainingStart: 0.15}},
+		{name: ">mail", under: "edge>mail", start: 51, end: 390, attrs: budget(149)},
+		{name: "edge>stock", under: ">edge", start: 5, end: 45, attrs: budget(195)},
+		{name: "edge>stock#1", under: "edge>stock", start: 5, end: 20, failed: true, attrs: budget(195)},
+		{name: "edge>stock#2", under: "edge>stock", start: 25, end: 45, attrs: budget(175)},
+	},
 	// Nothing says what was left.
 	"plain": {
 		{name: ">edge", start: 0, end: 50},

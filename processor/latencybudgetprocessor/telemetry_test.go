@@ -26,7 +26,7 @@ func TestOwnTelemetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces := build(t, stories["serial"], stories["reset"], stories["partial"], stories["plain"], []span{
+	traces := build(t, stories["serial"], stories["reset"], stories["partial"], stories["plain"], stories["detached"], []span{
 		{name: ">edge", start: 10, end: 0, attrs: budget(100)},
 		{name: "edge>stock", start: 0, end: 10, attrs: budget(100)},
 	}, []span{{name: ">lost", start: 0, end: 10, attrs: budget(1)}})
@@ -54,9 +54,9 @@ func TestOwnTelemetry(t *testing.T) {
 	}
 	same := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansJudged(t, tel,
-		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1, "derived": 1}), same)
+		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1 + 4, "derived": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansUnjudged(t, tel,
-		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1}), same)
+		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1, "detached": 2}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansParentless(t, tel, points("", map[string]int64{"": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetFlags(t, tel,
 		points("flag", map[string]int64{"budget_utilization": 2 + 2, "deadline_extended": 1}), same)
