@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/latencybudget/latencybudget/internal/ontime"
 )
 
 var silent = slog.New(slog.DiscardHandler)
@@ -339,14 +341,14 @@ func TestTheGatewayHoldsAnAbsoluteDeadline(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			judge(t, func(t *trial) {
+			ontime.Judge(t, func(t *ontime.Trial) {
 				var log bytes.Buffer
-				server := gateway(t.T, t.scale, &log)
+				server := gateway(t.T, t.Scale, &log)
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				req.Header.Set(DeadlineHeader, strconv.FormatInt(time.Now().Add(test.offset*t.scale).UnixMilli(), 10))
+				req.Header.Set(DeadlineHeader, strconv.FormatInt(time.Now().Add(test.offset*t.Scale).UnixMilli(), 10))
 				resp, err := server.Client().Do(req)
 				if err != nil {
 					t.Fatal(err)
@@ -367,7 +369,7 @@ func TestTheGatewayHoldsAnAbsoluteDeadline(t *testing.T) {
 				}
 				_ = json.Unmarshal(body, &answer)
 				_ = json.Unmarshal(log.Bytes(), &line)
-				scale := int64(t.scale)
+				scale := int64(t.Scale)
 				ok := resp.StatusCode == test.status && answer.Reason == test.reason && line.Reason == test.reason &&
 					line.Stage == test.stage && line.Dependency == test.dependency &&
 					line.Budget <= test.budget*scale && line.Budget >= (test.budget-20)*scale

@@ -29,6 +29,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/source"
+	"github.com/latencybudget/latencybudget/internal/ontime"
 )
 
 // command runs the command and returns its exit code and output.
@@ -100,8 +101,8 @@ func TestTheRulesFindTheMistakeOfEveryMode(t *testing.T) {
 		Background: {[]string{"trace-restarted"}, "began traces of their own"},
 	} {
 		t.Run(string(mode), func(t *testing.T) {
-			judge(t, func(t *trial) {
-				got, texts := t.findings("-mode", string(mode), "-budget", "2s")
+			ontime.Judge(t, func(t *ontime.Trial) {
+				got, texts := findings(t, "-mode", string(mode), "-budget", "2s")
 				if !slices.Equal(got, want.rules) {
 					t.Errorf("found %q, want %q", got, want.rules)
 				}
@@ -136,8 +137,8 @@ func TestTheRulesFindFaults(t *testing.T) {
 			for f := range strings.FieldsSeq(fault) {
 				args = append(args, "-fault", f)
 			}
-			judge(t, func(t *trial) {
-				got, _ := t.findings(args...)
+			ontime.Judge(t, func(t *ontime.Trial) {
+				got, _ := findings(t, args...)
 				for _, rule := range want.rules {
 					if !slices.Contains(got, rule) {
 						t.Errorf("found %q, want %s", got, rule)
@@ -154,9 +155,9 @@ func TestTheRulesFindFaults(t *testing.T) {
 // findings sends some requests and returns which rules of the analyzer found
 // something, and what they say. The times of modes and faults are what they are;
 // the room for a busy machine comes from fewer requests at once.
-func (t *trial) findings(args ...string) (rules, texts []string) {
+func findings(t *ontime.Trial, args ...string) (rules, texts []string) {
 	file := filepath.Join(t.TempDir(), "spans.jsonl")
-	clients := strconv.Itoa(max(1, 8/int(t.scale)))
+	clients := strconv.Itoa(max(1, 8/int(t.Scale)))
 	code, out, errs := command(t.T, append(args, "-requests", "20", "-rate", "0", "-concurrency", clients, "-out", file)...)
 	if code != 0 {
 		t.Fatalf("exit code %d, output %s%s", code, out, errs)

@@ -15,6 +15,7 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/latencybudget/latencybudget/internal/ontime"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
@@ -22,13 +23,13 @@ import (
 func TestTheDownstreamSeesWhatIsLeft(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP, GRPC} {
 		t.Run(string(protocol), func(t *testing.T) {
-			judge(t, func(t *trial) {
-				nodes := chain([]Protocol{HTTP, protocol}, 30*time.Millisecond*t.scale)
+			ontime.Judge(t, func(t *ontime.Trial) {
+				nodes := chain([]Protocol{HTTP, protocol}, 30*time.Millisecond*t.Scale)
 				s, stop := start(t.T, Config{Nodes: nodes})
-				send(t.T, s, Load{Requests: 9, Budget: 300 * time.Millisecond * t.scale})
+				send(t.T, s, Load{Requests: 9, Budget: 300 * time.Millisecond * t.Scale})
 				var left []float64 // at scale 1
 				for _, span := range of(stop(), "b", true) {
-					left = append(left, span.deadline/float64(t.scale))
+					left = append(left, span.deadline/float64(t.Scale))
 				}
 				slices.Sort(left)
 				if len(left) == 0 {
@@ -54,10 +55,10 @@ func TestTheDownstreamSeesWhatIsLeft(t *testing.T) {
 func TestAFreshTimeoutCostsAHopMore(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP, GRPC} {
 		t.Run(string(protocol), func(t *testing.T) {
-			judge(t, func(t *trial) {
-				budget := 300 * time.Millisecond * t.scale
-				nodes := chain([]Protocol{HTTP, protocol}, 40*time.Millisecond*t.scale)
-				nodes[1].Work = 2 * time.Second * t.scale
+			ontime.Judge(t, func(t *ontime.Trial) {
+				budget := 300 * time.Millisecond * t.Scale
+				nodes := chain([]Protocol{HTTP, protocol}, 40*time.Millisecond*t.Scale)
+				nodes[1].Work = 2 * time.Second * t.Scale
 				total := func(mode Mode) time.Duration {
 					s, stop := start(t.T, Config{Nodes: nodes, Mode: mode, Fresh: budget})
 					best := time.Hour
@@ -71,10 +72,10 @@ func TestAFreshTimeoutCostsAHopMore(t *testing.T) {
 					return best
 				}
 				propagated, fresh := total(Propagated), total(Fresh)
-				if propagated < budget || propagated > budget+25*time.Millisecond*t.scale {
+				if propagated < budget || propagated > budget+25*time.Millisecond*t.Scale {
 					t.Errorf("propagated: answered after %v, want %v", propagated, budget)
 				}
-				if more := (fresh - propagated) / t.scale; more < 30*time.Millisecond || more > 65*time.Millisecond {
+				if more := (fresh - propagated) / t.Scale; more < 30*time.Millisecond || more > 65*time.Millisecond {
 					t.Errorf("fresh: %v more than the %v of propagated, want about %v", fresh-propagated, propagated, nodes[0].Work)
 				}
 			})
@@ -114,16 +115,16 @@ func TestTwoHopsAreStampedAsTheTableSays(t *testing.T) {
 		for _, inside := range []bool{false, true} {
 			for mode, want := range map[Mode][]wantStamps{Propagated: propagated, Fresh: fresh} {
 				t.Run(fmt.Sprintf("%s %s inside=%v", protocol, mode, inside), func(t *testing.T) {
-					judge(t, func(t *trial) {
-						nodes := chain([]Protocol{protocol, protocol, protocol}, 30*time.Millisecond*t.scale)
+					ontime.Judge(t, func(t *ontime.Trial) {
+						nodes := chain([]Protocol{protocol, protocol, protocol}, 30*time.Millisecond*t.Scale)
 						s, stop := start(t.T, Config{
-							Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second * t.scale, Max: 10 * time.Second * t.scale,
+							Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second * t.Scale, Max: 10 * time.Second * t.Scale,
 							Tolerance: scheduled,
 						})
-						send(t.T, s, Load{Requests: 7, Budget: 300 * time.Millisecond * t.scale})
+						send(t.T, s, Load{Requests: 7, Budget: 300 * time.Millisecond * t.Scale})
 						spans := stop()
 						for _, w := range want {
-							t.checkStamps(spans, w)
+							checkStamps(t, spans, w)
 						}
 					})
 				})
@@ -134,8 +135,8 @@ func TestTwoHopsAreStampedAsTheTableSays(t *testing.T) {
 
 // checkStamps compares the spans of one row of the table: the exact part of
 // each, the times in their middle.
-func (t *trial) checkStamps(spans []span, want wantStamps) {
-	scale := float64(t.scale)
+func checkStamps(t *ontime.Trial, spans []span, want wantStamps) {
+	scale := float64(t.Scale)
 	var remaining, deadline, transit []float64
 	for _, s := range spans {
 		if s.service != want.service || s.kind != want.kind {
@@ -257,12 +258,12 @@ func TestEveryModeRaisesItsFlags(t *testing.T) {
 	for _, mode := range Modes {
 		for _, inside := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s inside=%v", mode, inside), func(t *testing.T) {
-				judge(t, func(t *trial) {
+				ontime.Judge(t, func(t *ontime.Trial) {
 					// The longest budget that the 3 s of modes Header and Fresh are later than.
 					s, stop := start(t.T, Config{
 						Nodes: Orders, Mode: mode, Inside: inside, Spread: 0.9, Fresh: 3 * time.Second, Tolerance: scheduled,
 					})
-					send(t.T, s, Load{Requests: 30, Budget: 2500 * time.Millisecond, Concurrency: max(1, 10/int(t.scale))})
+					send(t.T, s, Load{Requests: 30, Budget: 2500 * time.Millisecond, Concurrency: max(1, 10/int(t.Scale))})
 					spans := stop()
 					traces := make(map[string]bool)
 					for _, span := range spans {
@@ -286,7 +287,7 @@ func TestEveryModeRaisesItsFlags(t *testing.T) {
 
 // oneOf sends requests until one has the wanted outcome; the first has to open
 // all connections.
-func (t *trial) oneOf(s *System, budget time.Duration, want func(Outcome) bool) Outcome {
+func oneOf(t *ontime.Trial, s *System, budget time.Duration, want func(Outcome) bool) Outcome {
 	const requests = 5
 	var last Outcome
 	for range requests {
@@ -300,11 +301,13 @@ func (t *trial) oneOf(s *System, budget time.Duration, want func(Outcome) bool) 
 }
 
 func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
-	run := func(name string, test func(t *trial)) { t.Run(name, func(t *testing.T) { judge(t, test) }) }
+	run := func(name string, test func(t *ontime.Trial)) {
+		t.Run(name, func(t *testing.T) { ontime.Judge(t, test) })
+	}
 	succeeds := func(o Outcome) bool { return o.Status == http.StatusOK }
-	run("150 ms succeed, side by side", func(t *trial) {
+	run("150 ms succeed, side by side", func(t *ontime.Trial) {
 		s, stop := start(t.T, Config{Nodes: Orders})
-		o := t.oneOf(s, 150*time.Millisecond*t.scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
+		o := oneOf(t, s, 150*time.Millisecond*t.Scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
 		if o.Latency < 62*time.Millisecond {
 			t.Errorf("answered after %v, but the blocking path takes 62 ms", o.Latency)
 		}
@@ -320,7 +323,7 @@ func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
 			t.Errorf("inventory and coupon never ran side by side")
 		}
 	})
-	run("50 ms fail by deadline", func(t *trial) {
+	run("50 ms fail by deadline", func(t *ontime.Trial) {
 		s, _ := start(t.T, Config{Nodes: Orders})
 		for _, o := range send(t.T, s, Load{Requests: 10, Budget: 50 * time.Millisecond}) {
 			if o.Status != http.StatusGatewayTimeout {
@@ -328,17 +331,17 @@ func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
 			}
 		}
 	})
-	slowAudit := func(t *trial) []Fault {
-		return []Fault{{Kind: Slow, Service: "audit", Value: 600 * time.Millisecond * t.scale, Share: 1}}
+	slowAudit := func(t *ontime.Trial) []Fault {
+		return []Fault{{Kind: Slow, Service: "audit", Value: 600 * time.Millisecond * t.Scale, Share: 1}}
 	}
-	run("90 ms with a slow audit succeed degraded", func(t *trial) {
+	run("90 ms with a slow audit succeed degraded", func(t *ontime.Trial) {
 		// With more budget nothing would be degraded, so it is the work that is shorter.
 		nodes := slices.Clone(Orders)
 		for i := range nodes {
-			nodes[i].Work /= t.scale
+			nodes[i].Work /= t.Scale
 		}
 		s, stop := start(t.T, Config{Nodes: nodes, Faults: slowAudit(t)})
-		o := t.oneOf(s, 90*time.Millisecond, succeeds)
+		o := oneOf(t, s, 90*time.Millisecond, succeeds)
 		if want := []string{"audit", "coupon"}; !slices.Equal(o.Degraded, want) {
 			t.Errorf("degraded: %v, want %v", o.Degraded, want)
 		}
@@ -349,10 +352,10 @@ func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
 			t.Errorf("no span of the gateway names them")
 		}
 	})
-	run("nobody waits for a slow audit", func(t *trial) {
+	run("nobody waits for a slow audit", func(t *ontime.Trial) {
 		s, stop := start(t.T, Config{Nodes: Orders, Faults: slowAudit(t)})
-		o := t.oneOf(s, 500*time.Millisecond*t.scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
-		if o.Latency > 450*time.Millisecond*t.scale {
+		o := oneOf(t, s, 500*time.Millisecond*t.Scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
+		if o.Latency > 450*time.Millisecond*t.Scale {
 			t.Errorf("answered after %v", o.Latency)
 		}
 		for _, s := range stop() {
@@ -367,7 +370,7 @@ func TestAvalanche(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
-	judge(t, func(t *trial) {
+	ontime.Judge(t, func(t *ontime.Trial) {
 		var runs []AvalancheRun
 		for _, mode := range scenarios["avalanche"] {
 			run, err := runAvalanche(t.Context(), Config{Nodes: Orders, Seed: 1, Log: silent}, mode, avalancheRequests)
@@ -376,18 +379,18 @@ func TestAvalanche(t *testing.T) {
 			}
 			runs = append(runs, run)
 		}
-		t.compareAvalanche(runs[0], runs[1])
+		compareAvalanche(t, runs[0], runs[1])
 	})
 }
 
 // compareAvalanche says what is wrong with the two runs. Their times are those of
 // the scenario at every scale; it is the room for a busy machine that grows.
-func (t *trial) compareAvalanche(fixed, propagated AvalancheRun) {
+func compareAvalanche(t *ontime.Trial, fixed, propagated AvalancheRun) {
 	t.Logf("P99 %v against %v, failures %v, drained %v against %v", fixed.Summary.P99, propagated.Summary.P99,
 		propagated.Summary.FailedP99, fixed.Drained, propagated.Drained)
 	// The fixed timeouts make requests wait for 3 s at least, and so the limit of
 	// what is propagated may be relaxed to a third of that and no more.
-	limit := min(avalancheBudget+80*time.Millisecond*t.scale, avalancheFixed/3)
+	limit := min(avalancheBudget+80*time.Millisecond*t.Scale, avalancheFixed/3)
 	if fixed.Summary.P99 < 3*propagated.Summary.P99 {
 		t.Errorf("P99 %v with fixed timeouts, %v propagated: want at least 3 times", fixed.Summary.P99, propagated.Summary.P99)
 	}
@@ -404,7 +407,7 @@ func (t *trial) compareAvalanche(fixed, propagated AvalancheRun) {
 			t.Errorf("%s served %d and %d requests", p.Service, f.Served, p.Served)
 		}
 		// Own times are a few ms, of which a busy machine adds some.
-		if more := max(5*time.Millisecond*t.scale, f.OwnP50/4); (p.OwnP50 - f.OwnP50).Abs() > more {
+		if more := max(5*time.Millisecond*t.Scale, f.OwnP50/4); (p.OwnP50 - f.OwnP50).Abs() > more {
 			t.Errorf("%s: own P50 %v with fixed timeouts, %v propagated: want the same", p.Service, f.OwnP50, p.OwnP50)
 		}
 	}
@@ -478,11 +481,11 @@ func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 func TestWrongClocksMakeAbsoluteDeadlinesSuspectAtMost(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inside=%v", inside), func(t *testing.T) {
-			judge(t, func(t *trial) {
+			ontime.Judge(t, func(t *ontime.Trial) {
 				s, stop := start(t.T, Config{
 					Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside,
 				})
-				send(t.T, s, Load{Requests: 100, Budget: min(800*time.Millisecond*t.scale, 8*time.Second), Concurrency: 4})
+				send(t.T, s, Load{Requests: 100, Budget: min(800*time.Millisecond*t.Scale, 8*time.Second), Concurrency: 4})
 				suspected := 0
 				others := make(map[string]int)
 				for _, s := range stop() {

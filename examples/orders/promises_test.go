@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/latencybudget/latencybudget/internal/ontime"
 	"github.com/latencybudget/latencybudget/propagation"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
@@ -395,8 +396,8 @@ func TestTheCurlLineOfTheReadmeWorks(t *testing.T) {
 		t.Fatalf("%q is not for port %d", line, port)
 	}
 	// Its 800 ms leave little to do without on a busy machine, so there the work gets shorter.
-	judge(t, func(t *trial) {
-		s, _ := start(t.T, Config{Nodes: Orders, Spread: 1 - 0.1/float64(t.scale)})
+	ontime.Judge(t, func(t *ontime.Trial) {
+		s, _ := start(t.T, Config{Nodes: Orders, Spread: 1 - 0.1/float64(t.Scale)})
 		status, answer := exchangeRaw(t.T, s, http.MethodPost, path, body, header)
 		if status != http.StatusOK || !strings.Contains(answer, `{"degraded":[]}`) {
 			t.Errorf("%s: %s", line, answer)

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,64 +125,6 @@ func flagged(spans []span) (n int, example span) {
 // and a middleware inside, without that being called a reset. The resets of these
 // tests are by much more.
 const scheduled = 250 * time.Millisecond
-
-// trial is one attempt at a scenario that needs a machine that is on time.
-type trial struct {
-	*testing.T
-	scale  time.Duration // by how much the times of the scenario are longer, to leave more room
-	faults []string
-}
-
-// Errorf keeps what is wrong for [judge].
-func (t *trial) Errorf(format string, args ...any) {
-	t.faults = append(t.faults, fmt.Sprintf(format, args...))
-}
-
-// judge runs a scenario whose laws are about time, on a machine that may be busy
-// with something else and then does everything later. If the machine was on time,
-// the verdict stands. If it was not, the scenario is run again with all its times
-// twice as long, which leaves twice the room: what is really wrong stays wrong at
-// every scale.
-func judge(t *testing.T, scenario func(t *trial)) {
-	t.Helper()
-	const onTime, longest = 2 * time.Millisecond, 16
-	for scale := time.Duration(1); ; scale *= 2 {
-		attempt := &trial{T: t, scale: scale}
-		late := lateness(func() { scenario(attempt) })
-		if len(attempt.faults) == 0 {
-			return
-		}
-		faults := strings.Join(attempt.faults, "\n")
-		if late < onTime || scale == longest {
-			t.Fatalf("with times %d times as long, on a machine that was late by up to %v:\n%s", scale, late, faults)
-		}
-		t.Logf("again with longer times, because the machine was late by up to %v at scale %d:\n%s", late, scale, faults)
-	}
-}
-
-// lateness returns by how much timers were late, at most, while f ran.
-func lateness(f func()) time.Duration {
-	const tick = time.Millisecond
-	var worst time.Duration
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-end:
-				return
-			default:
-			}
-			begin := time.Now()
-			time.Sleep(tick)
-			worst = max(worst, time.Since(begin)-tick)
-		}
-	}()
-	f()
-	close(end)
-	<-ended
-	return worst
-}
 
 // start starts a system that records its spans and ends with the test; stop ends
 // it earlier and returns the spans.
