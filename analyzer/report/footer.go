@@ -149,15 +149,20 @@ func (s *sheet) budgetLine() string {
 	if s.alone() {
 		return strings.Join(append(parts, "Nothing to split: no call was seen below the endpoint."), " ")
 	}
-	if p := s.e.Replay; p == nil {
+	if p := s.e.Replay; p == nil || !p.BudgetFalseCut.Known {
 		parts = append(parts, "Too few requests to predict what they would cut as hard timeouts.")
 	} else {
-		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut) + " of good requests"
+		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut.V) + " of good requests"
 		if p.Folds > 1 && !s.narrow {
 			text += fmt.Sprintf(" (%d-fold)", p.Folds)
 		}
-		if p.BudgetFalseCut > mostFalseCut {
-			text += "; " + s.budgetForFewCuts(p)
+		if p.BudgetFalseCut.V > mostFalseCut {
+			limit := wholeRate(mostFalseCut)
+			if b := budgetForFewCuts(p); b.Known {
+				text += "; cutting only " + limit + " takes a budget of " + duration(b.V)
+			} else {
+				text += "; no budget was found that brings it to " + limit
+			}
 		}
 		parts = append(parts, text+".")
 	}
@@ -201,7 +206,13 @@ func (s *sheet) infeasibleLine() string {
 	if s.e.Reserve > 0 {
 		text += ", and " + s.about(s.e.Reserve) + " of own time"
 	}
-	return text + "."
+	text += "."
+	if p := s.e.Replay; p != nil {
+		if b := budgetForFewCuts(p); b.Known {
+			text += " With " + duration(b.V) + ", BUDGETs as hard timeouts would cut only " + wholeRate(mostFalseCut) + " of good requests."
+		}
+	}
+	return text
 }
 
 // allFailed tells that there is no good request to plan from.
@@ -222,14 +233,14 @@ func (s *sheet) alone() bool {
 // the reader is warned.
 const mostFalseCut = 0.01
 
-func (s *sheet) budgetForFewCuts(p *analyzer.Replay) string {
-	limit := wholeRate(mostFalseCut)
+// budgetForFewCuts is the smallest budget that keeps them to that.
+func budgetForFewCuts(p *analyzer.Replay) analyzer.Opt[int64] {
 	for _, b := range p.BudgetForFalseCut {
-		if b.Ratio == mostFalseCut && b.Budget.Known {
-			return "cutting only " + limit + " takes a budget of " + duration(b.Budget.V)
+		if b.Ratio == mostFalseCut {
+			return b.Budget
 		}
 	}
-	return "no budget was found that brings it to " + limit
+	return analyzer.Opt[int64]{}
 }
 
 func (s *sheet) timeoutLine() string {
@@ -239,10 +250,10 @@ func (s *sheet) timeoutLine() string {
 		parts = append(parts, "None without a plan.")
 	case s.alone():
 		parts = append(parts, "That of the endpoint.")
-	case p == nil:
+	case p == nil || !p.TimeoutFalseCut.Known:
 		parts = append(parts, "For clients that pass the remaining deadline on.")
 	default:
-		parts = append(parts, "For clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut)+".")
+		parts = append(parts, "For clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut.V)+".")
 	}
 	if s.e.WorstCase.Known {
 		parts = append(parts, "Without a deadline the worst case is "+duration(s.e.WorstCase.V)+".")
