@@ -21,7 +21,7 @@ var callAfterDeadline = Rule{
 			if exit == nil || c.Parent < 0 {
 				return
 			}
-			server := r.span(r.maker(c.Span))
+			server := r.span(c.Maker)
 			if !oneClock(server, exit) {
 				return
 			}

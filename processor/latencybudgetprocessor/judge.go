@@ -233,6 +233,7 @@ func (j *judge) judgeTrace(members []int32) {
 	j.counts.unjudged[reasonNoDuration] += int64(len(members) - len(t.Spans))
 	j.flags = zeroed(j.flags, len(t.Spans))
 	j.after = zeroed(j.after, len(t.Spans))
+	j.own = zeroed(j.own, len(t.Spans))
 	for i, p := range t.Parent {
 		if p < 0 {
 			if p == trace.LostParent {
@@ -268,7 +269,6 @@ func (j *judge) writeAll(entry int32, partial bool) {
 	t := &j.trace
 	calls := j.tree.Calls
 	// A span belongs to the call it is a half of, or else to that of its parent.
-	j.own = zeroed(j.own, len(t.Spans))
 	for i := range calls {
 		j.own[calls[i].Span], j.own[calls[i].Callee] = int32(i)+1, int32(i)+1
 	}
