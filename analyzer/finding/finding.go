@@ -299,6 +299,15 @@ func (r *Request) tolerance(left int64, absolute bool) int64 {
 	return t
 }
 
+// slack is by how much more a span may have had left than it says, ns: its deadline
+// was sent as a point in time, on another clock than its own.
+func (r *Request) slack(s *trace.Span) int64 {
+	if s.Stamp != nil && s.Stamp.Absolute {
+		return r.MaxSkew
+	}
+	return 0
+}
+
 // gaveUp tells whether a caller ended without waiting for the answer.
 func gaveUp(s *trace.Span) bool {
 	return s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled
