@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -460,7 +459,7 @@ func (h *HopChange) hold(e endpointPair, pair hopPair, share int64, what string)
 		}
 		fit[s] = side.Fit
 	}
-	given := fmt.Sprintf("its %s of %v", what, time.Duration(share))
+	given := fmt.Sprintf("its %s of %s", what, ms(share))
 	switch {
 	case fit[1] == FitOver && fit[0] == FitOver:
 		h.Plan = "still over " + given

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,5 +80,30 @@ func TestGoldenFiles(t *testing.T) {
 				golden(t, s.name+"."+c.file, render(t, s.build(), c.format, c.o))
 			}
 		})
+	}
+}
+
+// TestCallsThatTellLessThanTheirNumberAreSaidToBeDependent: where slow calls come
+// in runs, 200 may be too few for a P99, and "under 100" alone would be wrong.
+func TestCallsThatTellLessThanTheirNumberAreSaidToBeDependent(t *testing.T) {
+	for _, c := range []struct {
+		calls int
+		data  string
+		mark  string
+	}{
+		{99, "99 calls per hop: no P99 (low from 100)", "* under 100 calls: the largest seen, no P99"},
+		{200, "200 calls per hop, not all independent: no P99 (low from 100)", "* under 100 independent calls: the largest seen, no P99"},
+	} {
+		r := hotel()
+		for i := range r.Endpoints[0].Hops {
+			h := &r.Endpoints[0].Hops[i]
+			h.Calls, h.Confidence, h.Verdict = c.calls, "refused", analyzer.VerdictFewSamples
+		}
+		text := render(t, r, "table", report.Options{Width: 400})
+		for _, want := range []string{c.data, c.mark} {
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+				t.Errorf("%d calls: %q is not in\n%s", c.calls, want, text)
+			}
+		}
 	}
 }

@@ -76,9 +76,6 @@ func table(seen []Seen) string {
 			s.Phase.Name, first(answersLine, s.Report, 1), first(latencyLine, s.Report, 1),
 			first(latencyLine, s.Report, 2), first(latencyLine, s.Report, 4), first(gatewayLine, s.Report, 1),
 		} {
-			if cell == "0.0 ms" {
-				cell = "none"
-			}
 			cells[i] = append(cells[i], cell)
 		}
 	}
