@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -86,7 +85,8 @@ type HopChange struct {
 	P99       Change   `json:"p99"`
 	// Share is that of the plan, of an endpoint its budget.
 	Share Opt[int64] `json:"plan_share_ns,omitzero"`
-	// Plan says in one clause what the change means for the plan; "" for nothing.
+	// Plan says in one clause what the change means for the plan, of which Share is
+	// the figure; "" for nothing.
 	Plan string `json:"plan,omitempty"`
 }
 
@@ -363,7 +363,9 @@ func (e endpointPair) change(pair hopPair, l quantile.Level, before, after *Inte
 		c.Verdict = ChangeCensored
 	case d.Few, isMaximum(a, l, e.doubt(0)), isMaximum(b, l, e.doubt(1)):
 		c.Verdict = ChangeFew
-	case before.Value == after.Value: // more may lie above it, and yet it is the same
+	case before.Value == after.Value, d.Up != (before.Value.V < after.Value.V):
+		// With ties fewer calls can lie above the quantile of both, and yet that of
+		// their side is the same or higher: a change of the shape, not of the quantile.
 		c.P, c.Verdict = Some(d.P), ChangeNoise
 	case d.Up:
 		c.P, c.Verdict = Some(d.P), ChangeSlower
@@ -460,7 +462,7 @@ func (h *HopChange) hold(e endpointPair, pair hopPair, share int64, what string)
 		}
 		fit[s] = side.Fit
 	}
-	given := fmt.Sprintf("its %s of %v", what, time.Duration(share))
+	given := "its " + what
 	switch {
 	case fit[1] == FitOver && fit[0] == FitOver:
 		h.Plan = "still over " + given
@@ -491,6 +493,9 @@ func (c *Comparison) warn(sides [2]*analysis, p *plan.Plan) {
 	}
 	if sides[0].rules.Weighted() != sides[1].rules.Weighted() {
 		c.Warnings = append(c.Warnings, "only one side has sampling thresholds (ot=th): the other may be a biased sample; --unweighted takes all alike")
+	}
+	if len(c.Endpoints) > 0 && !slices.ContainsFunc(c.Endpoints, func(e EndpointChange) bool { return e.Seen == SeenBoth }) {
+		c.Warnings = append(c.Warnings, "no endpoint is on both sides, so nothing is compared")
 	}
 	if p != nil && !slices.ContainsFunc(c.Endpoints, func(e EndpointChange) bool { return e.Budget.Known }) {
 		c.Warnings = append(c.Warnings, "the plan has none of these endpoints")

@@ -149,3 +149,53 @@ func TestComparedWithItselfIsAllNoise(t *testing.T) {
 		}
 	}
 }
+
+// TestVerdictsFollowTheQuantiles compares calls of few different durations, where
+// counts above a quantile and the quantile itself can go apart: slower is higher.
+func TestVerdictsFollowTheQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	draw := func() trace.Source {
+		var spans []trace.Span
+		least, most, share := rng.Int64N(4), 1+rng.Int64N(3), rng.Float64()
+		for i := range 200 + rng.IntN(200) {
+			ticks := least
+			if rng.Float64() < share {
+				ticks += rng.Int64N(most + 1)
+			}
+			id := trace.TraceID{1, byte(i), byte(i >> 8)}
+			spans = append(spans, trace.Span{
+				TraceID: id, ID: trace.SpanID{1}, Start: int64(i+1) * 1e9, Duration: (ticks + 1) * 1e6, Kind: trace.KindServer,
+				Desc: &trace.Desc{Service: "a", Operation: "op"},
+			})
+		}
+		return input{spans: spans}
+	}
+	changes := 0
+	for range 300 {
+		h := compared(t, draw(), draw()).Endpoints[0].Hops[0]
+		for _, c := range []analyzer.Change{h.P50, h.P99} {
+			switch {
+			case c.Verdict == analyzer.ChangeSlower && c.Ratio.V > 1, c.Verdict == analyzer.ChangeFaster && c.Ratio.V < 1:
+				changes++
+			case c.Verdict != analyzer.ChangeNoise && c.Verdict != analyzer.ChangeFew:
+				t.Errorf("P50 %v → %v, P99 %v → %v: %+v", h.Before.P50.Value, h.After.P50.Value, h.Before.P99.Value, h.After.P99.Value, c)
+			}
+		}
+	}
+	if changes == 0 {
+		t.Error("nothing changed")
+	}
+}
+
+// TestNothingInCommonIsSaid compares sides that share no endpoint.
+func TestNothingInCommonIsSaid(t *testing.T) {
+	a, b := input{spans: spansOf(t, "../testdata/dag")}, input{spans: spansOf(t, "../testdata/nested")}
+	for _, c := range []struct {
+		after trace.Source
+		want  int
+	}{{a, 0}, {b, 1}} {
+		if got := compared(t, a, c.after).Warnings; len(got) != c.want {
+			t.Errorf("warnings %q, want %d", got, c.want)
+		}
+	}
+}

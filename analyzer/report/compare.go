@@ -183,7 +183,7 @@ func (s *comparison) plans(width int) []line {
 		if width > 0 {
 			label = clip(label, width, s.dots)
 		}
-		text := label + ": " + h.Plan
+		text := label + ": " + h.Plan + " (" + duration(h.Share.V) + ")"
 		if h.After != nil && h.After.Held != nil {
 			p99, high := h.After.Held, "unknown"
 			if p99.Hi.Known {
