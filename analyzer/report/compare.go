@@ -11,34 +11,23 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 )
 
-// comparisonFormats are the renderers of comparisons by name.
-var comparisonFormats = []struct {
-	name   string
-	render func(io.Writer, *analyzer.Comparison, Options) error
-}{
+var comparisonFormats = renderers[analyzer.Comparison]{
 	{"table", tableComparison},
-	{"json", func(w io.Writer, c *analyzer.Comparison, _ Options) error { return writeJSON(w, c) }},
+	{"json", writeJSON[analyzer.Comparison]},
 	{"markdown", markdownComparison},
 }
 
 // ComparisonFormats returns the names that [RenderComparison] knows.
-func ComparisonFormats() []string {
-	names := make([]string, len(comparisonFormats))
-	for i, f := range comparisonFormats {
-		names[i] = f.name
-	}
-	return names
-}
+func ComparisonFormats() []string { return comparisonFormats.names() }
 
 // RenderComparison writes c to w in the named format and leaves c as it is. An
 // unknown format is an error that lists the valid names.
 func RenderComparison(w io.Writer, c *analyzer.Comparison, format string, opts Options) error {
-	for _, f := range comparisonFormats {
-		if f.name == format {
-			return f.render(w, settleComparison(c), opts)
-		}
+	render, err := comparisonFormats.find(format)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(ComparisonFormats(), ", "))
+	return render(w, settleComparison(c), opts)
 }
 
 // settleComparison returns a copy whose floats have six digits and whose lists are
