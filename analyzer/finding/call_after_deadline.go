@@ -22,7 +22,7 @@ var callAfterDeadline = Rule{
 				return
 			}
 			server := r.span(r.maker(c.Span))
-			if server.Desc.Service != exit.Desc.Service {
+			if !oneClock(server, exit) {
 				return
 			}
 			passed := exit.Start - server.Start

@@ -123,9 +123,9 @@ func (r *Request) givers() []giver {
 func knows(s *trace.Span) bool { _, known := left(s); return known }
 
 // passed is the time from the start of a span to that of one it made; nothing where
-// they are of two services.
+// no clock measured it.
 func passed(maker, s *trace.Span) int64 {
-	if maker.Desc.Service != s.Desc.Service {
+	if !oneClock(maker, s) {
 		return 0
 	}
 	return max(s.Start-maker.Start, 0)

@@ -30,8 +30,8 @@ stamped. The others work on any trace. With a plan, rules hold calls against wha
 
 No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
 ` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. No rule
-judges the losers of hedges, nor a deadline that is shorter than it had to be. A long stream looks like a slow call, since
-no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
+judges the losers of hedges and what was cancelled with them, nor a deadline that is shorter than it had to be. A long stream
+looks like a slow call, since no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
 `
 
 func page() []byte {

@@ -18,11 +18,21 @@ func (r *Request) expired(s *trace.Span) bool {
 	case trace.OutcomeTimedOut:
 		return true
 	case trace.OutcomeCancelled:
-		ns, known := left(s)
-		if s.Stamp != nil && s.Stamp.HasDeadline {
-			ns = min(ns, s.Stamp.DeadlineRemaining)
-		}
-		return known && s.Duration >= ns-r.tolerance(ns, s.Stamp.Absolute)
+		return r.ranOut(s, s, 0)
 	}
 	return false
+}
+
+// ranOut tells whether a span lasted until the deadline that another, or itself, knew
+// of gap earlier, but for the tolerance.
+func (r *Request) ranOut(s, of *trace.Span, gap int64) bool {
+	ns, known := left(of)
+	if !known {
+		return false
+	}
+	if of.Stamp.HasDeadline {
+		ns = min(ns, of.Stamp.DeadlineRemaining)
+	}
+	ns -= gap
+	return s.Duration >= ns-r.tolerance(ns, of.Stamp.Absolute)
 }

@@ -187,20 +187,17 @@ type Request struct {
 	Plan *plan.Index
 
 	tree       *trace.Tree
-	detached   []bool             // by call: nobody waits for it
-	makers     []int32            // by span: see maker; made when needed
-	answers    map[choice][]int64 // when the good calls of each choice ended, ascending; made when needed
-	number, of []int64            // by call: see attempts; made when needed
-	before     []int32            // by call: the attempt before it, -1 for none; made with number
-	counted    bool               // number, of and before are made
-	todo       []int32            // scratch of tries
-	given      []giver            // by call: see givers; made when needed
-	order      []int32            // scratch of countAttempts
-	caller     []int32            // likewise
+	detached   []bool  // by call: nobody waits for it
+	makers     []int32 // by span: see maker; made when needed
+	losers     []bool  // by call: see overtaken; made when needed
+	number, of []int64 // by call: see attempts; made when needed
+	before     []int32 // by call: the attempt before it, -1 for none; made with number
+	counted    bool    // number, of and before are made
+	todo       []int32 // scratch of tries
+	given      []giver // by call: see givers; made when needed
+	order      []int32 // scratch of countAttempts
+	caller     []int32 // likewise
 }
-
-// choice is a way that calls of one caller go.
-type choice struct{ parent, path int32 }
 
 // NewRequest returns a request to check. async tells which calls nobody waits
 // for, by their index; nil means those that their spans say so of. What such a
@@ -216,7 +213,7 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
-		tree: tree, detached: r.detached[:0], makers: r.makers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
+		tree: tree, detached: r.detached[:0], makers: r.makers[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
 		given: r.given[:0], order: r.order, caller: r.caller,
 	}
 	for i := range tree.Calls {
@@ -263,6 +260,16 @@ func (r *Request) entry(c *trace.Call) *trace.Span {
 		return s
 	}
 	return nil
+}
+
+// process is where a span was made, as far as it says so: there one clock measures.
+type process struct{ service, host string }
+
+func processOf(s *trace.Span) process { return process{s.Desc.Service, s.Desc.Host} }
+
+// oneClock tells whether the times of two spans can be compared.
+func oneClock(a, b *trace.Span) bool {
+	return processOf(a) == processOf(b) && !a.Is(trace.FlagUnmeasured) && !b.Is(trace.FlagUnmeasured)
 }
 
 // maker returns the span whose work a span is part of: the nearest SERVER or
@@ -331,27 +338,41 @@ func gaveUp(s *trace.Span) bool {
 }
 
 // overtaken tells whether a call is the loser of a hedge: cancelled because
-// another call for the same thing, sent beside it, had answered.
+// another call for the same thing, sent beside it, had answered. What a loser had
+// called and was cancelled with it has lost as well.
 //
 //	call   |--------------cancelled|
+//	below     |-----------cancelled|
 //	winner      |-------ok|
 func (r *Request) overtaken(i int32) bool {
-	c := &r.tree.Calls[i]
-	if c.Outcome != trace.OutcomeCancelled {
+	if r.tree.Calls[i].Outcome != trace.OutcomeCancelled {
 		return false
 	}
-	if r.answers == nil {
-		r.answers = make(map[choice][]int64)
-		for j := range r.tree.Calls {
-			if o := &r.tree.Calls[j]; o.Outcome == trace.OutcomeOK {
-				r.answers[choice{o.Parent, o.Path}] = append(r.answers[choice{o.Parent, o.Path}], o.End)
-			}
-		}
-		for _, ends := range r.answers {
-			slices.Sort(ends)
+	if len(r.losers) == 0 {
+		r.findLosers()
+	}
+	return r.losers[i]
+}
+
+func (r *Request) findLosers() {
+	type choice struct{ parent, path int32 } // a way that calls of one caller go
+	answers := make(map[choice][]int64)      // when the good calls of each ended
+	for i := range r.tree.Calls {
+		if c := &r.tree.Calls[i]; c.Outcome == trace.OutcomeOK {
+			answers[choice{c.Parent, c.Path}] = append(answers[choice{c.Parent, c.Path}], c.End)
 		}
 	}
-	ends := r.answers[choice{c.Parent, c.Path}]
-	at, _ := slices.BinarySearch(ends, c.Start+1)
-	return at < len(ends) && ends[at] <= c.End
+	for _, ends := range answers {
+		slices.Sort(ends)
+	}
+	for i := range r.tree.Calls { // parents come first
+		c := &r.tree.Calls[i]
+		lost := false
+		if c.Outcome == trace.OutcomeCancelled {
+			ends := answers[choice{c.Parent, c.Path}]
+			at, _ := slices.BinarySearch(ends, c.Start+1)
+			lost = at < len(ends) && ends[at] <= c.End || c.Parent >= 0 && r.losers[c.Parent]
+		}
+		r.losers = append(r.losers, lost)
+	}
 }

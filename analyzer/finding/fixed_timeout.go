@@ -19,11 +19,9 @@ var fixedTimeout = Rule{
 			if s == nil || s.Outcome != trace.OutcomeTimedOut {
 				return
 			}
-			above, gap := r.above(c, c.Span)
-			if ns, known := left(above); known && s.Duration >= ns-gap-r.tolerance(ns-gap, above.Stamp.Absolute) {
-				return
+			if above, gap := r.above(c, c.Span); !r.ranOut(s, above, gap) {
+				report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
 			}
-			report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
 		})
 	},
 	settle: func(seen []sample, _ Floor) settled {

@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -46,6 +47,34 @@ func hedged() []span {
 		{name: "a>b", under: ">a#1", start: 80, end: 90},
 		{name: "edge>a#2", under: ">edge", start: 30, end: 60},
 		{name: ">a#2", under: "edge>a#2", start: 31, end: 59},
+	}
+}
+
+// What the loser of a hedge had called is cancelled with it, and has lost too.
+//
+//	edge>a#1    0 |----------------cancelled| 61
+//	>a#1           1 |========================| 100
+//	a>b               5 |-----------cancelled| 62
+//	>b                 6 |===================| 95
+//	b>c                  10 |-------cancelled| 63
+//	>c                    11 |=============| 90
+//	edge>a#2         30 |-------ok| 60
+func TestWhatTheLoserOfAHedgeCalledLosesWithIt(t *testing.T) {
+	hedge := func(winner trace.Outcome) []span {
+		spans := slices.Insert(hedged(), 3,
+			span{name: "a>b#0", under: ">a#1", start: 5, end: 62, outcome: cancelled, stamp: budget(60)},
+			span{name: ">b#0", under: "a>b#0", start: 6, end: 95},
+			span{name: "b>c", under: ">b#0", start: 10, end: 63, outcome: cancelled},
+			span{name: ">c", under: "b>c", start: 11, end: 90})
+		spans[len(spans)-2].outcome = winner
+		return spans
+	}
+	expect(t, hedge(ok), "budget-utilization a>b#0 950 c op")
+	for _, rule := range []string{"work-after-deadline", "outcome-unknown"} {
+		want := 3
+		if got := found(t, rule, hedge(failed)); len(got) != want {
+			t.Errorf("no hedge, %s: %q, want %d findings", rule, got, want)
+		}
 	}
 }
 

@@ -9,7 +9,8 @@ var queueWait = Rule{
 	Name: "queue-wait", Severity: Warning, Flag: attr.FlagQueueWait,
 	Summary: "A call spent much of the budget between being sent and the start of work: name resolution, a connection " +
 		"pool, the network, or a queue before the callee.",
-	Formula: "wait / remaining.start of the CLIENT span > 0.2. On one host, wait is the start of the SERVER span less that " +
+	Formula: "wait / remaining.start of the CLIENT span > 0.2; where it has none, what headers told the SERVER span, with the " +
+		"wait added. On one host, wait is the start of the SERVER span less that " +
 		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
 		"arrived is shorter than what was announced, that part had passed before the request was written. " +
 		"The max_queue that a plan gives the hop takes the place of the share.",
@@ -23,16 +24,20 @@ var queueWait = Rule{
 			if exit == nil || entry == nil || c.Attempts > 1 || gaveUp(exit) {
 				return
 			}
+			wait := exit.Duration - entry.Duration
+			if exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host {
+				wait = min(wait, entry.Start-exit.Start)
+			}
 			ns, known := left(exit)
+			if !known && entry.Stamp != nil && entry.Stamp.Derived { // what the request carried
+				ns, known = left(entry)
+				ns += wait
+			}
 			most := max(r.Grace, int64(r.QueueShare*float64(ns)))
 			if l, _ := r.Planned(i); l.MaxQueue > 0 {
 				most = l.MaxQueue
 			} else if !known || ns <= 0 {
 				return
-			}
-			wait := exit.Duration - entry.Duration
-			if exit.Desc.Host != "" && exit.Desc.Host == entry.Desc.Host {
-				wait = min(wait, entry.Start-exit.Start)
 			}
 			if wait <= most {
 				return

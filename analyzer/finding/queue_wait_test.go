@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -34,6 +35,20 @@ func TestQueueWait(t *testing.T) {
 		{"a callee that shaves its deadline did not wait", call(100, 99, 20, 1, "h2"), nil},
 		{"an answer that never came is no wait", lost, nil},
 		{"a few ms of a tiny budget", call(20, 19, 14.5, 0, "h1"), nil},
+	})
+	// A caller that says nothing has sent its deadline: 70 ms, and 105 before the wait.
+	header, own := call(100, 0, 70, 30, "h2"), call(100, 0, 70, 30, "h2")
+	header[0].stamp, header[1].stamp, header[2].stamp = nil, nil, relative(trace.KindServer, 70)
+	own[0].stamp, own[1].stamp = nil, nil
+	little := slices.Clone(header)
+	little[2].stamp = relative(trace.KindServer, 140) // 35 of 175
+	spent := slices.Clone(header)
+	spent[2].stamp = relative(trace.KindServer, 0)
+	check(t, "queue-wait", []example{
+		{"of what a header told the callee", header, []string{"edge>a 35ms"}},
+		{"with nothing left when it arrived", spent, []string{"edge>a 35ms"}},
+		{"20 % of that", little, nil},
+		{"a deadline of the callee's own says nothing of the caller's", own, nil},
 	})
 	// A plan allows the way to the bank 8 ms, whatever is left.
 	bank := func(start float64, stamp *trace.Stamp) []span {

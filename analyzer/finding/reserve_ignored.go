@@ -25,7 +25,7 @@ var reserveIgnored = Rule{
 			tail := l.Tail
 			server := r.span(r.maker(c.Span))
 			ns, known := left(server)
-			if tail <= 0 || !known || server.Desc.Service != exit.Desc.Service {
+			if tail <= 0 || !known || !oneClock(server, exit) {
 				return
 			}
 			most, by := int64(0), exit.Desc.Service

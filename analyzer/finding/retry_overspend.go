@@ -23,7 +23,7 @@ var retryOverspend = Rule{
 			}
 			server := r.span(r.maker(c.Span))
 			ns, known := left(server)
-			if !known || server.Desc.Service != again.Desc.Service {
+			if !known || !oneClock(server, again) {
 				return
 			}
 			rest := max(ns-(again.Start-server.Start), 0)

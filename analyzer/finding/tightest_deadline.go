@@ -5,17 +5,17 @@ import "github.com/latencybudget/latencybudget/analyzer/trace"
 var tightestDeadline = Rule{
 	Name: "tightest-deadline", Severity: Info,
 	Summary: "A call timed out under a deadline that was set here: of all deadlines on the way this one was the tightest.",
-	Formula: "The deepest calls that timed out are traced up as long as their deadline was handed on, to the hop that made it " +
-		"shorter than what it had been handed, or to where it first shows. The amount is the time that it gave.",
-	Tolerance: "The larger of 5 ms and 4 % of what was handed on: so much may pass on the way.",
+	Formula: "The deepest calls that timed out when their deadline had come are traced up as long as it was handed on, to the " +
+		"hop that made it shorter than what it had been handed, or to where it first shows. The amount is the time that it gave.",
+	Tolerance: "The larger of 5 ms and 4 % of what was handed on: so much may pass on the way, and a call may end so early.",
 	Mistakes: "A hop that keeps a large reserve set the deadline as well. Without budget attributes on the call that timed " +
-		"out nothing is found.",
+		"out or above it nothing is found, nor where it timed out long before the deadline that they tell.",
 	text: "calls timed out under the deadline of up to %s that was set here", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		calls := r.tree.Calls
 		var late []int32
 		r.waited(func(i int32, c *trace.Call) {
-			if (r.expired(r.span(c.Span)) || r.expired(r.span(c.Callee))) && !r.overtaken(i) {
+			if (r.lastedUntilDeadline(c, c.Span) || r.lastedUntilDeadline(c, c.Callee)) && !r.overtaken(i) {
 				late = append(late, i)
 			}
 		})
@@ -40,6 +40,20 @@ var tightestDeadline = Rule{
 			report(Finding{Call: s.call, Span: s.span, Amount: max(ns, 0), By: r.span(s.span).Desc.Service})
 		}
 	},
+}
+
+// lastedUntilDeadline tells whether a half of a call expired at the deadline that it
+// is known to have had, and not by a timeout that nothing tells of.
+func (r *Request) lastedUntilDeadline(c *trace.Call, half int32) bool {
+	s := r.span(half)
+	if !r.expired(s) {
+		return false
+	}
+	if knows(s) {
+		return r.ranOut(s, s, 0)
+	}
+	above, gap := r.above(c, half)
+	return r.ranOut(s, above, gap)
 }
 
 // setter is the half of a call that set a deadline; span is -1 where none is known.

@@ -31,7 +31,14 @@ func TestTightestDeadline(t *testing.T) {
 		return spans
 	}
 	twice := chain(800, 790, 789, 100)
-	twice = append(twice, span{name: "risk>bank#2", under: ">risk", start: 20, end: 120, outcome: timedOut, stamp: budget(780)})
+	twice = append(twice, span{name: "risk>bank#2", under: ">risk", start: 20, end: 800, outcome: timedOut, stamp: budget(780)})
+	// A timeout that is on no span ends the deepest call: what is known of the
+	// deadline did not.
+	silent := chain(800, 790, 789, 0)
+	early := chain(800, 790, 789, 780)
+	// The same, 5 ms before the deadline that the service above was given.
+	handed := chain(130, 120, 119, 0)
+	handed[4].end, handed[3].end = 124, 125
 	fine := chain(800, 790, 789, 100)
 	for i := range fine {
 		fine[i].outcome = ok
@@ -47,9 +54,12 @@ func TestTightestDeadline(t *testing.T) {
 		{"the callee gave itself less", chain(800, 790, 112, 103), []string{">risk 112ms risk"}},
 		{"the endpoint", chain(130, 120, 119, 110), []string{">edge 130ms edge"}},
 		{"where it first shows", chain(0, 0, 0, 100), []string{"risk>bank 100ms risk"}},
-		{"two calls under two deadlines", twice, []string{"risk>bank 100ms risk", ">edge 800ms edge"}},
+		{"two calls under two deadlines", twice, []string{">edge 800ms edge", "risk>bank 100ms risk"}},
 		{"attempts under the deadline of the endpoint", attempts, []string{">edge 100ms edge"}},
 		{"nothing timed out", fine, nil},
+		{"a timeout that nothing tells of", silent, nil},
+		{"a timeout long before the deadline", early, nil},
+		{"services that say nothing hand on what they were given", handed, []string{">edge 130ms edge"}},
 		{"no attributes", chain(0, 0, 0, 0)[:4], nil},
 	})
 }

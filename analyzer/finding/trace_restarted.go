@@ -12,9 +12,9 @@ var traceRestarted = Rule{
 	Name: "trace-restarted", Severity: Warning, Flag: attr.FlagTraceRestarted, Unit: Times,
 	Summary: "While a service handled a request, it made calls that began traces of their own: its handler probably " +
 		"uses context.Background(), which loses the deadline and the trace.",
-	Formula: "A CLIENT span without parent starts inside a SERVER span of its own service. At least 5 calls that are alike " +
+	Formula: "A CLIENT span without parent starts inside a SERVER span of its own service and host. At least 5 calls that are alike " +
 		"must have begun traces, 90 % of them inside some SERVER span.",
-	Tolerance: "None: both spans are on the clock of one service.",
+	Tolerance: "None: both spans are on one clock.",
 	Mistakes: "Only time connects the two, so confidence is low: a job that a busy service does on its own, such as a " +
 		"refresh of a cache, looks the same, and of several requests at once each is blamed.",
 	text: "up to %s calls of its service began traces of their own meanwhile",
@@ -42,10 +42,10 @@ const (
 // checked with it. The order of spans does not matter. The zero value is ready.
 // It is for one goroutine.
 type Restarts struct {
-	services map[string]*restarts
+	processes map[process]*restarts
 }
 
-// restarts are the calls of one service.
+// restarts are the calls of one process.
 type restarts struct {
 	calls []restart // by start, once sealed
 	cover []int     // by call, and one more: SERVER spans that begin before it, less those that end
@@ -65,13 +65,13 @@ func (x *Restarts) Collect(spans []trace.Span) {
 		if s.Kind != trace.KindClient || !s.Parent.IsZero() || s.Is(trace.FlagUnmeasured) {
 			continue
 		}
-		if x.services == nil {
-			x.services = make(map[string]*restarts)
+		if x.processes == nil {
+			x.processes = make(map[process]*restarts)
 		}
-		of := x.services[s.Desc.Service]
+		of := x.processes[processOf(s)]
 		if of == nil {
 			of = new(restarts)
-			x.services[s.Desc.Service] = of
+			x.processes[processOf(s)] = of
 		}
 		of.calls = append(of.calls, restart{s.Start, s.Desc})
 	}
@@ -79,7 +79,7 @@ func (x *Restarts) Collect(spans []trace.Span) {
 
 // Cover takes note of the requests that services handled.
 func (x *Restarts) Cover(spans []trace.Span) {
-	if len(x.services) == 0 {
+	if len(x.processes) == 0 {
 		return
 	}
 	for i := range spans {
@@ -87,7 +87,7 @@ func (x *Restarts) Cover(spans []trace.Span) {
 		if s.Kind != trace.KindServer || s.Is(trace.FlagUnmeasured) {
 			continue
 		}
-		of := x.services[s.Desc.Service]
+		of := x.processes[processOf(s)]
 		if of == nil {
 			continue
 		}
@@ -134,7 +134,7 @@ func (of *restarts) judge() {
 
 // during counts the calls that began traces while a SERVER span ran.
 func (x *Restarts) during(s *trace.Span) int64 {
-	of := x.services[s.Desc.Service]
+	of := x.processes[processOf(s)]
 	if of == nil || !of.sealed {
 		return 0
 	}

@@ -20,20 +20,22 @@ func TestTraceRestarted(t *testing.T) {
 		name    string
 		calls   []float64 // start of the call of each request, after the request's
 		service string
+		host    string
 		want    []int64 // of each request
 	}{
-		{"in every request", []float64{20, 20, 20, 20, 20}, "edge", []int64{1, 1, 1, 1, 1}},
-		{"at its first moment, not after its last", []float64{0, 0, 0, 0, 0}, "edge", []int64{1, 1, 1, 1, 1}},
-		{"a job between the requests", []float64{150, 150, 150, 150, 150}, "edge", []int64{0, 0, 0, 0, 0}},
-		{"a job that meets a request by chance", []float64{150, 150, 20, 150, 150}, "edge", []int64{0, 0, 0, 0, 0}},
-		{"two calls in one request", []float64{20, -170, 20, 20, 20}, "edge", []int64{2, 0, 1, 1, 1}},
-		{"too few", []float64{20, 20, 20, 20}, "edge", []int64{0, 0, 0, 0}},
-		{"of another service", []float64{20, 20, 20, 20, 20}, "load", []int64{0, 0, 0, 0, 0}},
+		{"in every request", []float64{20, 20, 20, 20, 20}, "edge", "", []int64{1, 1, 1, 1, 1}},
+		{"at its first moment, not after its last", []float64{0, 0, 0, 0, 0}, "edge", "", []int64{1, 1, 1, 1, 1}},
+		{"a job between the requests", []float64{150, 150, 150, 150, 150}, "edge", "", []int64{0, 0, 0, 0, 0}},
+		{"a job that meets a request by chance", []float64{150, 150, 20, 150, 150}, "edge", "", []int64{0, 0, 0, 0, 0}},
+		{"two calls in one request", []float64{20, -170, 20, 20, 20}, "edge", "", []int64{2, 0, 1, 1, 1}},
+		{"too few", []float64{20, 20, 20, 20}, "edge", "", []int64{0, 0, 0, 0}},
+		{"of another service", []float64{20, 20, 20, 20, 20}, "load", "", []int64{0, 0, 0, 0, 0}},
+		{"of another host of the service", []float64{20, 20, 20, 20, 20}, "edge", "other", []int64{0, 0, 0, 0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			trees := make([]*trace.Tree, len(c.calls))
 			var spans []trace.Span
-			desc := &trace.Desc{Service: c.service, Operation: "op"}
+			desc := &trace.Desc{Service: c.service, Operation: "op", Host: c.host}
 			for i, after := range c.calls {
 				at := float64(i) * 200
 				trees[i], _ = tree(t, []span{{name: ">edge", start: at, end: at + 100}})

@@ -27,8 +27,8 @@ type Attributes struct {
 	kind  Kind
 	flags Flags
 
-	timedOut, cancelled, failed bool
-	detached, idempotent        bool
+	timedOut, cancelled, failed   bool
+	refused, detached, idempotent bool // refused: as a bad request
 
 	threshold uint64
 	stamp     Stamp
@@ -312,11 +312,13 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 	case attrGRPCStatus:
 		// Codes of google.rpc.Code.
 		a.cancelled = a.cancelled || v == 1
+		a.refused = a.refused || v == 3
 		a.timedOut = a.timedOut || v == 4
 	case attrHTTPStatus:
 		// 499 is what proxies log when the client closed the request.
 		a.cancelled = a.cancelled || v == 499
 		a.timedOut = a.timedOut || v == 504
+		a.refused = a.refused || v == 400
 	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		return a.SetFloat(key, float64(v))
 	case attrFresh, attrSource, attrDetached:
@@ -423,6 +425,8 @@ func (a *Attributes) endedBy(v []byte) {
 		a.timedOut = true
 	case foldContains(v, "cancel"), string(v) == "499":
 		a.cancelled = true
+	case foldEqual(v, "invalid_argument"), foldEqual(v, "invalidargument"), string(v) == "400":
+		a.refused = true
 	}
 }
 
@@ -511,7 +515,7 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 // Outcome returns how the span ended.
 func (a *Attributes) Outcome() Outcome {
 	switch {
-	case a.timedOut:
+	case a.timedOut && !a.refused: // a deadline that cannot be read is refused under such a name, too
 		return OutcomeTimedOut
 	case a.cancelled:
 		return OutcomeCancelled

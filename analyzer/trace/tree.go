@@ -500,16 +500,16 @@ func (tr *Tree) shift(path, client, server int32, skew Skew) int64 {
 }
 
 // IsAttempt tells whether a span is one try of the logical call that its parent
-// reports: a CLIENT or INTERNAL span for the same operation right under a CLIENT
-// span of the same service, as gRPC makes them. A CLIENT span for another
+// reports: a measured CLIENT or INTERNAL span for the same operation right under a
+// CLIENT span of the same service, as gRPC makes them. A CLIENT span for another
 // operation is a call of its own, such as those of a database library.
 //
 //	Sent.m    |--------------------------|
 //	Attempt.m |-----| |-----|  |---------|
 func (t *Trace) IsAttempt(child int32) bool {
 	p, c := &t.Spans[t.Parent[child]], &t.Spans[child]
-	return p.Kind == KindClient && (c.Kind == KindClient || c.Kind == KindInternal) && !c.Is(FlagFollowsFrom) &&
-		p.Desc.Service == c.Desc.Service && p.Desc.Operation == c.Desc.Operation
+	return p.Kind == KindClient && (c.Kind == KindClient || c.Kind == KindInternal) &&
+		!c.Is(FlagFollowsFrom) && !c.Is(FlagUnmeasured) && p.Desc.Service == c.Desc.Service && p.Desc.Operation == c.Desc.Operation
 }
 
 // isPart tells whether a span below a CLIENT span reports a part of the call,
