@@ -370,8 +370,8 @@ func (r *reader) readContent(c *content, form shape) {
 // A profile is decompressed whole before it can be checked. A few bytes decompress
 // to any number of zeros; spans with their ids never shrink to a hundredth.
 const (
-	profileStep  = 64 << 20 // any profile may be as long
-	profileRatio = 100      // longer ones at most as often as long as the file
+	profileStep  = 8 << 20 // any profile may be as long
+	profileRatio = 100     // longer ones at most as often as long as the file
 )
 
 // readProfile hands out a profile. Half of one is of no use.
