@@ -378,7 +378,7 @@ const (
 func (r *reader) readProfile(c *content) {
 	var whole bytes.Buffer
 	for {
-		if _, err := io.CopyN(&whole, c.stream, profileStep); err != nil {
+		if _, err := io.CopyN(&whole, c, profileStep); err != nil {
 			break // how the stream ended is asked for below
 		}
 		if int64(whole.Len()) > profileRatio*c.file.read.Load() {
@@ -386,7 +386,7 @@ func (r *reader) readProfile(c *content) {
 			return
 		}
 	}
-	switch err, cut := c.stream.failure(); {
+	switch err, cut := c.failure(); {
 	case err != nil:
 		r.emit(result{err: err})
 	case cut:

@@ -86,8 +86,11 @@ func table(seen []Seen) string {
 		line  *regexp.Regexp
 		group int
 	}{
-		{"answers", answersLine, 1}, {"P50 of all", latencyLine, 1}, {"P99 of all", latencyLine, 2},
-		{"P99 of failures", latencyLine, 4}, {"most inside the gateway", gatewayLine, 1},
+		{"answers", answersLine, 1},
+		{"P50 of all", latencyLine, 1},
+		{"P99 of all", latencyLine, 2},
+		{"P99 of failures", latencyLine, 4},
+		{"most inside the gateway", gatewayLine, 1},
 	} {
 		row(r.head, func(s *Seen) string {
 			if cell := first(r.line, s.Report, r.group); cell != "0.0 ms" {

@@ -73,8 +73,10 @@ type Seen struct {
 // Start starts the Collector and Prometheus and waits until they answer.
 func (s *System) Start(ctx context.Context) (err error) {
 	for _, p := range []struct{ program, from string }{
-		{s.Collector, "make collector builds it"}, {s.Prometheus, "Debian has it in the package prometheus"},
-		{s.Orders, "make demo builds it"}, {s.Budgetctl, "make build builds it"},
+		{s.Collector, "make collector builds it"},
+		{s.Prometheus, "Debian has it in the package prometheus"},
+		{s.Orders, "make demo builds it"},
+		{s.Budgetctl, "make build builds it"},
 	} {
 		if _, err := exec.LookPath(p.program); err != nil {
 			return fmt.Errorf("%w; %s", err, p.from)
