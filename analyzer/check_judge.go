@@ -443,7 +443,7 @@ func (j *judge) name() {
 			for k, id := range h.AlsoOver {
 				above[k] = label[id]
 			}
-			h.Reason += "; over only by such calls: " + strings.Join(above, ", ")
+			h.Reason += "; callers over by such calls alone: " + strings.Join(above, ", ")
 		}
 		j.failures = append(j.failures, CheckFailure{Endpoint: endpoint, Name: strings.TrimSpace(h.Callee + " " + h.Operation), Text: h.Reason})
 	}

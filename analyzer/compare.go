@@ -85,8 +85,7 @@ type HopChange struct {
 	P99       Change   `json:"p99"`
 	// Share is that of the plan, of an endpoint its budget.
 	Share Opt[int64] `json:"plan_share_ns,omitzero"`
-	// Plan says in one clause what the change means for the plan, of which Share is
-	// the figure; "" for nothing.
+	// Plan says in one clause what the change means for the plan; "" for nothing.
 	Plan string `json:"plan,omitempty"`
 }
 
@@ -117,6 +116,7 @@ const (
 	ChangeFaster   = "faster"
 	ChangeNoise    = "noise"       // no difference that chance does not explain
 	ChangeFew      = "few_samples" // samples of these sizes could not differ significantly, or a quantile is its maximum
+	ChangeFailed   = "all_failed"  // every call of a side failed: there are no durations of good calls
 	ChangeCensored = "censored"    // timeouts cut the calls of a side: its quantile is a lower bound
 )
 
@@ -359,6 +359,8 @@ func (e endpointPair) change(pair hopPair, l quantile.Level, before, after *Inte
 	a, b := e[0].Hops[pair[0]].Duration, e[1].Hops[pair[1]].Duration
 	d := quantile.Differ(a, b, l, e.doubt(0), e.doubt(1))
 	switch {
+	case a.N() == 0, b.N() == 0:
+		c.Verdict = ChangeFailed
 	case a.Estimate(l, e.doubt(0)).Censored, b.Estimate(l, e.doubt(1)).Censored:
 		c.Verdict = ChangeCensored
 	case d.Few, isMaximum(a, l, e.doubt(0)), isMaximum(b, l, e.doubt(1)):
@@ -462,7 +464,7 @@ func (h *HopChange) hold(e endpointPair, pair hopPair, share int64, what string)
 		}
 		fit[s] = side.Fit
 	}
-	given := "its " + what
+	given := fmt.Sprintf("its %s of %s", what, ms(share))
 	switch {
 	case fit[1] == FitOver && fit[0] == FitOver:
 		h.Plan = "still over " + given

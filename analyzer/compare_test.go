@@ -137,7 +137,7 @@ func TestComparedWithItselfIsAllNoise(t *testing.T) {
 			for _, h := range e.Hops {
 				for _, change := range []analyzer.Change{h.P50, h.P99} {
 					switch change.Verdict {
-					case analyzer.ChangeNoise, analyzer.ChangeFew, analyzer.ChangeCensored:
+					case analyzer.ChangeNoise, analyzer.ChangeFew, analyzer.ChangeFailed, analyzer.ChangeCensored:
 					default:
 						t.Errorf("%s: %s is %q", story, h.Label, change.Verdict)
 					}
@@ -196,6 +196,27 @@ func TestNothingInCommonIsSaid(t *testing.T) {
 	}{{a, 0}, {b, 1}} {
 		if got := compared(t, a, c.after).Warnings; len(got) != c.want {
 			t.Errorf("warnings %q, want %d", got, c.want)
+		}
+	}
+}
+
+// TestASideThatFailedIsNotFew compares calls that ended well with the same calls,
+// of which all failed: no number of them makes their durations comparable.
+func TestASideThatFailedIsNotFew(t *testing.T) {
+	good := drawn(t, tracegen.OrdersModel(), 400)
+	bad := make([]trace.Span, len(good))
+	for i, s := range good {
+		s.Outcome = trace.OutcomeFailed
+		bad[i] = s
+	}
+	for _, c := range []*analyzer.Comparison{
+		compared(t, input{spans: good}, input{spans: bad}), compared(t, input{spans: bad}, input{spans: good}),
+		compared(t, input{spans: bad}, input{spans: bad}),
+	} {
+		for label, got := range verdicts(c) {
+			if got != [2]string{analyzer.ChangeFailed, analyzer.ChangeFailed} {
+				t.Errorf("%s is %q", label, got)
+			}
 		}
 	}
 }

@@ -64,8 +64,8 @@ func (e *endpoint) toPlan(o budget.Options, degradable []int) plan.Endpoint {
 	out.Evidence.Calls = e.Traces
 	out.Evidence.Strategy = cmp.Or(e.solution.Strategy, e.Strategy)
 	out.Evidence.From, out.Evidence.To = e.window()
-	if r := e.Replay; r != nil {
-		out.Evidence.FalseCuts = &plan.FalseCuts{Share: shortRatio(r.BudgetFalseCut), Cap: shortRatio(r.TimeoutFalseCut)}
+	if r := e.Replay; r != nil && r.BudgetFalseCut.Known {
+		out.Evidence.FalseCuts = &plan.FalseCuts{Share: shortRatio(r.BudgetFalseCut.V), Cap: shortRatio(r.TimeoutFalseCut.V)}
 	}
 	return out
 }

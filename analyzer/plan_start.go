@@ -26,7 +26,8 @@ func (c *Config) planned(e profile.Endpoint) *plan.Endpoint {
 func (c *Config) strategyOf(p *profile.Profile) (budget.Strategy, error) {
 	given := c.planned(profile.Endpoint{Service: p.Service, Operation: p.Operation})
 	if c.Strategy == "" && given != nil && given.Evidence != nil {
-		if strategy, err := budget.StrategyNamed(given.Evidence.Strategy); err == nil {
+		strategy, err := budget.StrategyNamed(given.Evidence.Strategy)
+		if err == nil && strategy != (budget.CriticalPath{}) { // which is to look at, not to plan by
 			return budget.WithObjective(strategy, c.Objective)
 		}
 	}
@@ -62,6 +63,9 @@ func matchPlan(p *profile.Profile, e *plan.Endpoint) map[int]*plan.Hop {
 // start finds what the plan says of the endpoint.
 func (e *endpoint) start() {
 	if e.given = e.config.planned(e.key()); e.given == nil {
+		if e.config.Plan != nil {
+			e.Warnings = append(e.Warnings, "the plan does not have this endpoint")
+		}
 		return
 	}
 	e.hops = matchPlan(e.p, e.given)

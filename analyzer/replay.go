@@ -48,19 +48,22 @@ func (e *endpoint) questions(used []int) (budget.Questions, error) {
 }
 
 // replay predicts what the split would have done to the requests that were
-// seen, each judged by a split that other requests made.
+// seen, each judged by a split that other requests made. Where there is no split,
+// or too few requests for that, it says what is known without one.
 func (e *endpoint) replay(o budget.Options, s budget.Strategy, q budget.Questions) {
-	if !e.Feasible {
-		return
-	}
+	q.Unplanned = !e.Feasible
 	v := budget.CrossValidate(e.p, o, e.Budget, s, q)
-	if v.Folds == 0 {
+	if v.Requests == 0 {
 		return
 	}
 	r := &Replay{
 		Folds: v.Folds, Traces: v.Requests, Policies: e.effects(v.Trials), Assumptions: e.assumptions(len(q.Degradable) > 0),
-		BudgetFalseCut:  budget.Of(v.Trials, budget.PolicyShares, s.Name()).FalseCut,
-		TimeoutFalseCut: budget.Of(v.Trials, budget.PolicyCaps, s.Name()).FalseCut,
+	}
+	if t := budget.Of(v.Trials, budget.PolicyShares, s.Name()); t != nil {
+		r.BudgetFalseCut = Some(t.FalseCut)
+	}
+	if t := budget.Of(v.Trials, budget.PolicyCaps, s.Name()); t != nil {
+		r.TimeoutFalseCut = Some(t.FalseCut)
 	}
 	for _, b := range v.BudgetFor {
 		r.BudgetForFalseCut = append(r.BudgetForFalseCut, BudgetFor{

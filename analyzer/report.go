@@ -254,13 +254,14 @@ type Hop struct {
 // Replay is the predicted effect of the table, and of what it compares with, on
 // traces that did not make it.
 type Replay struct {
-	Folds             int              `json:"folds"`
-	BudgetFalseCut    float64          `json:"budget_false_cut_ratio"`  // shares as hard timeouts
-	TimeoutFalseCut   float64          `json:"timeout_false_cut_ratio"` // caps with the deadline passed on
+	Folds int `json:"folds"` // 0 where there are too few requests to judge a plan by
+	// Both are unknown where there is no plan, or too few requests to judge it by.
+	BudgetFalseCut    Opt[float64]     `json:"budget_false_cut_ratio,omitzero"`  // shares as hard timeouts
+	TimeoutFalseCut   Opt[float64]     `json:"timeout_false_cut_ratio,omitzero"` // caps with the deadline passed on
 	BudgetForFalseCut []BudgetFor      `json:"budget_for_false_cut,omitempty"`
 	Traces            int              `json:"traces"`               // requests replayed: whole ones that did not fail
 	Degradable        []string         `json:"degradable,omitempty"` // ids of hops that callers do without
-	Policies          []PolicyEffect   `json:"policies"`             // the last three are those of the table
+	Policies          []PolicyEffect   `json:"policies"`             // the last three are those of the table, if it has a plan
 	Incidents         []ReplayIncident `json:"incidents,omitempty"`
 	Assumptions       []string         `json:"assumptions"` // a clause each
 }

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
@@ -135,7 +136,11 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	if raised {
 		e.Warnings = append(e.Warnings, "the suggestion is the smallest budget that any plan obeys")
 	}
-	if e.Feasible {
+	switch {
+	case !e.Feasible:
+	case slices.ContainsFunc(e.Hops, func(h Hop) bool { return h.Depth > plan.MaxDepth }):
+		e.Warnings = append(e.Warnings, fmt.Sprintf("more than %d hops below each other: no plan file can hold them", plan.MaxDepth))
+	default:
 		a.plans = append(a.plans, e.toPlan(options, questions.Degradable))
 	}
 	return e.Endpoint, nil

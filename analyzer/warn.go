@@ -49,7 +49,7 @@ func (e *endpoint) warn(a *analysis, low bool) {
 		}
 	}
 	if n := len(e.config.Incidents) + len(e.config.Degradable); n > 0 && e.Replay == nil {
-		say("nothing is replayed, incidents included: that takes a plan and at least five requests")
+		say("nothing is replayed, incidents included: no request succeeded")
 	}
 	if e.Failed == e.Traces {
 		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
@@ -112,7 +112,7 @@ func (e *endpoint) warn(a *analysis, low bool) {
 // would do beside those of the default.
 func (e *endpoint) neverRecommended() string {
 	text := "critpath shows where slow requests wait; it starves hops that are seldom slow and is no recommendation"
-	if e.Replay == nil {
+	if e.Replay == nil || !e.Replay.BudgetFalseCut.Known {
 		return text
 	}
 	cuts := make(map[string]float64)

@@ -63,6 +63,8 @@ func (v *validator) cheaply(s Strategy) Strategy {
 			fold = append(fold, v.parts.fold[r])
 		}
 		sample := newTraining(&profile.Profile{Rows: everyNth(v.rows, every), Shrink: 1})
+		// It stands for all of them: what may be fitted to all may be to it.
+		sample.effective = v.problems[0].Training.effective
 		for f := range v.problems {
 			v.problems[f].Training = sample.without(fold, uint8(f))
 			v.solvers[f].reset(v.problems[f])

@@ -50,6 +50,8 @@ type Questions struct {
 	Ratios []float64
 	// Beside are strategies to compare with.
 	Beside []Strategy
+	// Unplanned tells that there is no split to judge: the budget holds none.
+	Unplanned bool
 }
 
 // Validation is the predicted effect of a split, and of what it compares with,
@@ -57,15 +59,16 @@ type Questions struct {
 // failed call teaches no duration, and cutting it costs nothing. Ratios are thus
 // also those of the good requests, within the budget, as long as few miss it.
 type Validation struct {
-	Folds    int // 0 where there are too few requests to say anything
+	Folds    int // 0 where there are too few requests for a split to be judged by
 	Requests int // replayed
 
 	// Trials are the effects on the requests as they were: of the policies
 	// without a split, then the shares of the strategies to compare with, then
-	// the shares and caps of the split.
+	// the shares and caps of the split. Without folds, or without a split, they
+	// are the first of these alone.
 	Trials    []Trial
 	Incidents []Effects   // the same with each incident
-	BudgetFor []BudgetFor // one for each ratio asked for
+	BudgetFor []BudgetFor // one for each ratio asked for; none without folds
 }
 
 // BudgetFor is the smallest budget of the endpoint from which on its shares, as
@@ -92,20 +95,28 @@ func CrossValidate(p *profile.Profile, o Options, budget int64, strategy Strateg
 	if v == nil {
 		return Validation{}
 	}
-	var plans []plan
-	for _, s := range q.Beside {
-		if s.Name() != strategy.Name() {
-			plans = append(plans, v.plan(s, float64(budget)))
-		}
+	var result Validation
+	if v.rows.Len() >= folds {
+		result.Folds = folds
 	}
-	plans = append(plans, v.plan(strategy, float64(budget)))
-	result := Validation{Folds: folds, Trials: v.compare(v.rows, float64(budget), plans)}
+	var plans []plan
+	if result.Folds > 0 && !q.Unplanned {
+		for _, s := range q.Beside {
+			if s.Name() != strategy.Name() {
+				plans = append(plans, v.plan(s, float64(budget)))
+			}
+		}
+		plans = append(plans, v.plan(strategy, float64(budget)))
+	}
+	result.Trials = v.compare(v.rows, float64(budget), plans)
 	result.Requests = result.Trials[0].Requests
 	for _, i := range q.Incidents {
 		rows, hit := v.problems[0].Slow(v.rows, i)
 		result.Incidents = append(result.Incidents, Effects{hit, v.compare(rows, float64(budget), plans)})
 	}
-	result.BudgetFor = v.budgetsFor(strategy, q.Ratios)
+	if result.Folds > 0 {
+		result.BudgetFor = v.budgetsFor(strategy, q.Ratios)
+	}
 	return result
 }
 
@@ -138,9 +149,9 @@ type plan struct {
 	solution [folds]Solution
 }
 
-// newValidator returns nil where there are not enough rows for the folds.
+// newValidator returns nil where there are no rows.
 func newValidator(p *profile.Profile, o Options, degradable []int) *validator {
-	if p.Rows == nil || p.Rows.Len() < folds || len(p.Hops) == 0 {
+	if p.Rows == nil || p.Rows.Len() == 0 || len(p.Hops) == 0 {
 		return nil
 	}
 	v := &validator{
@@ -220,8 +231,8 @@ func (v *validator) fixed(endpoint, hop float64) []regime {
 	return v.regimes(false, func(int) []float64 { return timeouts })
 }
 
-// compare replays the rows under each policy. The last plan is the one that is
-// to be judged.
+// compare replays the rows under each policy. The last plan, if any, is the one
+// that is to be judged.
 func (v *validator) compare(rows *profile.Rows, budget float64, plans []plan) []Trial {
 	var out []Trial
 	try := func(policy Policy, strategy string, r []regime) {
@@ -237,8 +248,10 @@ func (v *validator) compare(rows *profile.Rows, budget float64, plans []plan) []
 		try(PolicyShares, p.strategy, v.shares(p))
 		try(PolicyCaps, p.strategy, v.caps(p, true))
 	}
-	last := &plans[len(plans)-1]
-	try(PolicyCapsUnaided, last.strategy, v.caps(last, false))
+	if len(plans) > 0 {
+		last := &plans[len(plans)-1]
+		try(PolicyCapsUnaided, last.strategy, v.caps(last, false))
+	}
 	return out
 }
 

@@ -340,14 +340,58 @@ func TestClusteredRequestsAreDividedByTime(t *testing.T) {
 	}
 }
 
-func TestTooFewRequestsPredictNothing(t *testing.T) {
-	for name, p := range map[string]*profile.Profile{"no rows": {}, "four": chain(4, 0), "no hops": {Rows: chain(9, 0).Rows}} {
+// TestTooFewRequestsJudgeNoSplit: what needs no split is replayed all the same.
+func TestTooFewRequestsJudgeNoSplit(t *testing.T) {
+	for name, p := range map[string]*profile.Profile{"no rows": {}, "no hops": {Rows: chain(9, 0).Rows}} {
 		if diff := cmp.Diff(Validation{}, CrossValidate(p, Options{}, 1e9, P99Prop{}, Questions{Ratios: []float64{0.01}})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if got := CrossValidate(chain(5, 0), Options{}, 1e9, P99Prop{}, Questions{}); got.Folds != 5 || got.Requests != 5 {
-		t.Errorf("five: %+v", got)
+	unplanned := []Policy{PolicyNone, PolicyDeadline, PolicySame, PolicyHalf}
+	policies := func(trials []Trial) (out []Policy) {
+		for _, t := range trials {
+			out = append(out, t.Policy)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		requests, folds int
+		no              bool // split
+	}{{1, 0, false}, {4, 0, false}, {4, 0, true}, {5, 5, true}, {5, 5, false}} {
+		p := chain(c.requests, 0)
+		longest := slices.Max(p.Rows.Duration[0])
+		v := CrossValidate(p, Options{}, longest-1, P99Prop{}, Questions{
+			Ratios: []float64{0.01}, Incidents: []Incident{{Hop: 1, Low: 1e9, High: 1e9, Ratio: 1}}, Unplanned: c.no,
+		})
+		want := unplanned
+		if c.folds > 0 && !c.no {
+			want = append(slices.Clone(want), PolicyShares, PolicyCaps, PolicyCapsUnaided)
+		}
+		if diff := cmp.Diff(want, policies(v.Trials)); diff != "" || !slices.Equal(policies(v.Incidents[0].Trials), want) {
+			t.Errorf("%+v: %s", c, diff)
+		}
+		if v.Folds != c.folds || v.Requests != c.requests || len(v.BudgetFor) != c.folds/folds {
+			t.Errorf("%+v: %d folds, %d requests, budgets for %v", c, v.Folds, v.Requests, v.BudgetFor)
+		}
+		one := 1 / float64(c.requests)
+		if today, cut := v.Trials[0], v.Trials[1]; today.Miss != one || cut.Miss != one || cut.FalseCut != 0 || cut.Saved == 0 {
+			t.Errorf("%+v: %+v", c, v.Trials[:2])
+		}
+	}
+}
+
+// TestSampleOfASearchStandsForAll: a split that may be searched for with all
+// requests is so with a part of them, however few they tell as much as.
+func TestSampleOfASearchStandsForAll(t *testing.T) {
+	p := chain(2*stepwiseRows+1, 0)
+	p.Shrink = 0.026 // 1040 independent requests, of which the sample has half
+	v := newValidator(p, Options{}, nil)
+	s := v.cheaply(Optimised{})
+	out := v.plan(s, 6e7)
+	for f := range out.solution {
+		if rows, used := v.problems[f].Training.rows.Len(), out.solution[f].Strategy; rows > stepwiseRows || used != "optimised" {
+			t.Errorf("fold %d: split of %d requests by %s", f, rows, used)
+		}
 	}
 }
 

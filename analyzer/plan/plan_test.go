@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -139,6 +141,57 @@ func TestAPlanWithMistakesIsNotWritten(t *testing.T) {
 	var all plan.Errors
 	if !errors.As(err, &all) || len(all) != 9 || strings.Count(err.Error(), "\n") != 8 || b.Len() != 0 {
 		t.Errorf("%d bytes, %d errors: %v", b.Len(), len(all), err)
+	}
+}
+
+// TestMessagesStayShort: a mistake is told in a line that people read, however many
+// hops it is about, and the work for all of them grows with the file.
+func TestMessagesStayShort(t *testing.T) {
+	sequence := make([]plan.Hop, 5000)
+	for i := range sequence {
+		sequence[i] = plan.Hop{Callee: "c", Operation: strconv.Itoa(i), Share: ms}
+		if i > 0 {
+			sequence[i].After = []string{sequence[i-1].Key()}
+		}
+	}
+	circle := slices.Clone(sequence)
+	circle[0].After = []string{"c 4999"}
+	var deep []plan.Hop
+	for i := range 2 * plan.MaxDepth { // each has more than its caller
+		deep = []plan.Hop{{Callee: "d", Operation: "D", Share: plan.Duration(3*plan.MaxDepth-i) * ms, Hops: deep}}
+	}
+	for name, c := range map[string]struct {
+		hops []plan.Hop
+		errs int
+		want string
+	}{
+		"sequence": {sequence, 1, "c 0 1ms + c 1 1ms + c 2 1ms + c 3 1ms + c 4 1ms + c 5 1ms + (4988 more) + c 4994 1ms"},
+		"circle":   {circle, 1, "(4989 more) after"},
+		"deep":     {deep, plan.MaxDepth + 1, "d D 205ms > (189 more) > d D"},
+	} {
+		p := &plan.Plan{Version: plan.Version, Revision: "r", Endpoints: []plan.Endpoint{{Service: "a", Operation: "A", Budget: 20 * ms, Hops: c.hops}}}
+		err := p.Validate()
+		var all plan.Errors
+		if !errors.As(err, &all) || len(all) != c.errs || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d errors; want %d and %q: %.2000v", name, len(all), c.errs, c.want, err)
+		}
+		for _, e := range all {
+			if len(e.Text) > 400 {
+				t.Errorf("%s: a message of %d bytes: %.1000s", name, len(e.Text), e.Text)
+			}
+		}
+	}
+}
+
+// TestAPlanThatIsNotReadIsNotWritten: because of its size.
+func TestAPlanThatIsNotReadIsNotWritten(t *testing.T) {
+	p := full()
+	for i := range 100_000 {
+		p.Endpoints = append(p.Endpoints, plan.Endpoint{Service: "many", Operation: strconv.Itoa(i), Budget: ms})
+	}
+	var b bytes.Buffer
+	if err := plan.Write(&b, p); err == nil || !strings.Contains(err.Error(), "more than the 4194304 that are read") || b.Len() != 0 {
+		t.Errorf("%d bytes, %v", b.Len(), err)
 	}
 }
 

@@ -25,6 +25,10 @@ func (p *Plan) Validate() error {
 // maxSiblings is the most hops that one caller may call: order is looked at in pairs.
 const maxSiblings = 10_000
 
+// MaxDepth is the most hops that may stand below each other, the endpoint not
+// counted. Every level is indented, so that a file grows with the square of it.
+const MaxDepth = 200
+
 // checker looks for what is wrong, and knows the lines of values.
 type checker struct {
 	line func(value any) int
@@ -139,8 +143,12 @@ func (c *checker) evidence(what string, e *Evidence) {
 // hops checks the calls that the last of way makes. share is the number of that
 // caller which they must fit in; nil where nobody waits for any of them.
 func (c *checker) hops(hops []Hop, way []place, share *Duration, reserve Duration) {
-	if len(hops) > maxSiblings {
+	switch {
+	case len(hops) > maxSiblings:
 		c.fail(&hops[maxSiblings], "%d hops beside each other: want %d at most", len(hops), maxSiblings)
+		return
+	case len(hops) > 0 && len(way) > MaxDepth:
+		c.fail(&hops[0], "%s: more than %d hops below each other", hops[0].Key(), MaxDepth)
 		return
 	}
 	index := c.keys(hops)
@@ -261,7 +269,7 @@ func (c *checker) outlives(h *Hop, way []place) {
 		for i := range way {
 			parts = append(parts, way[i].key+" "+of(&way[i]).String())
 		}
-		return strings.Join(append(parts, h.Key()+" "+own.String()), " > ")
+		return strings.Join(abridged(append(parts, h.Key()+" "+own.String())), " > ")
 	}
 	switch {
 	case h.Share == 0:
@@ -292,7 +300,17 @@ func joined(hops []*Hop, separator string, text func(*Hop) string) string {
 	for i, h := range hops {
 		parts[i] = text(h)
 	}
-	return strings.Join(parts, separator)
+	return strings.Join(abridged(parts), separator)
+}
+
+// abridged leaves out the middle of a long list, so that a message stays one that
+// people read.
+func abridged(parts []string) []string {
+	const each = 6 // at either end
+	if left := len(parts) - 2*each; left > 1 {
+		return slices.Concat(parts[:each], []string{fmt.Sprintf("(%d more)", left)}, parts[len(parts)-each:])
+	}
+	return parts
 }
 
 // saturating is a sum of times that stops at the largest.

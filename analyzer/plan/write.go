@@ -28,7 +28,8 @@ const header = `# A latency-budget plan: what every hop of an endpoint may take.
 `
 
 // Write writes a plan that Read reads back as it is. The same plan gives the same
-// bytes. A plan with errors is not written: they are returned, as [Errors].
+// bytes. A plan with errors is not written: they are returned, as [Errors]. Nor is
+// one that would take more than MaxBytes.
 func Write(w io.Writer, p *Plan) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -37,6 +38,9 @@ func Write(w io.Writer, p *Plan) error {
 	b.WriteString(header)
 	if err := encode(&b, p); err != nil {
 		return err
+	}
+	if b.Len() > MaxBytes {
+		return fmt.Errorf("the plan takes %d bytes, more than the %d that are read: write one for fewer endpoints", b.Len(), MaxBytes)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -118,6 +118,8 @@ func (s *comparison) change(h *analyzer.HopChange, c *analyzer.Change) string {
 		return "~"
 	case analyzer.ChangeFew:
 		return "few"
+	case analyzer.ChangeFailed:
+		return "failed"
 	case analyzer.ChangeCensored:
 		return "cut"
 	case "":
@@ -172,7 +174,7 @@ func (s *comparison) plans(width int) []line {
 		if width > 0 {
 			label = clip(label, width, s.dots)
 		}
-		text := label + ": " + h.Plan + " (" + duration(h.Share.V) + ")"
+		text := label + ": " + h.Plan
 		if h.After != nil && h.After.Held != nil {
 			p99, high := h.After.Held, "unknown"
 			if p99.Hi.Known {
@@ -190,7 +192,8 @@ func (s *comparison) closing() []line {
 	share := strconv.FormatFloat(100*s.c.Level, 'f', -1, 64) + glue + "%"
 	out := []line{{"CHANGE", "~ is noise: chance explains the difference. Counts above the quantile of both sides are compared by Fisher's exact " +
 		"test, " + strconv.Itoa(s.c.Tests) + " times; " + share + " of the changes shown are expected to be noise (Benjamini-Hochberg). " +
-		"few: too few calls to tell, or a P99 that is the maximum; cut: timeouts cut calls, so the quantile is a lower bound."}}
+		"few: too few calls to tell, or a P99 that is the maximum; failed: every call of a side failed; " +
+		"cut: timeouts cut calls, so the quantile is a lower bound."}}
 	for _, side := range []struct {
 		key  string
 		side *analyzer.Side

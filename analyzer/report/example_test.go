@@ -32,7 +32,7 @@ func ExampleRender() {
 				Share: analyzer.Some[int64](270_000_000), Cap: analyzer.Some[int64](290_000_000),
 				CriticalPath: analyzer.Some(0.8), Verdict: analyzer.VerdictOK,
 			}},
-			Replay: &analyzer.Replay{Folds: 5, Traces: 500, BudgetFalseCut: 0.002},
+			Replay: &analyzer.Replay{Folds: 5, Traces: 500, BudgetFalseCut: analyzer.Some(0.002), TimeoutFalseCut: analyzer.Some(0.0)},
 		}},
 	}
 	if err := report.Render(os.Stdout, r, "table", report.Options{Width: 80, ASCII: true}); err != nil {

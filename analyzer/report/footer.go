@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -149,15 +150,20 @@ func (s *sheet) budgetLine() string {
 	if s.alone() {
 		return strings.Join(append(parts, "Nothing to split: no call was seen below the endpoint."), " ")
 	}
-	if p := s.e.Replay; p == nil {
+	if p := s.e.Replay; p == nil || !p.BudgetFalseCut.Known {
 		parts = append(parts, "Too few requests to predict what they would cut as hard timeouts.")
 	} else {
-		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut) + " of good requests"
+		text := "As hard timeouts they would cut " + rate(p.BudgetFalseCut.V) + " of good requests"
 		if p.Folds > 1 && !s.narrow {
 			text += fmt.Sprintf(" (%d-fold)", p.Folds)
 		}
-		if p.BudgetFalseCut > mostFalseCut {
-			text += "; " + s.budgetForFewCuts(p)
+		if p.BudgetFalseCut.V > mostFalseCut {
+			limit := wholeRate(mostFalseCut)
+			if b := budgetForFewCuts(p); b.Known {
+				text += "; cutting only " + limit + " takes a budget of " + duration(b.V)
+			} else {
+				text += "; no budget was found that brings it to " + limit
+			}
 		}
 		parts = append(parts, text+".")
 	}
@@ -201,7 +207,13 @@ func (s *sheet) infeasibleLine() string {
 	if s.e.Reserve > 0 {
 		text += ", and " + s.about(s.e.Reserve) + " of own time"
 	}
-	return text + "."
+	text += "."
+	if p := s.e.Replay; p != nil {
+		if b := budgetForFewCuts(p); b.Known {
+			text += " With " + duration(b.V) + ", BUDGETs as hard timeouts would cut only " + wholeRate(mostFalseCut) + " of good requests."
+		}
+	}
+	return text
 }
 
 // allFailed tells that there is no good request to plan from.
@@ -222,14 +234,14 @@ func (s *sheet) alone() bool {
 // the reader is warned.
 const mostFalseCut = 0.01
 
-func (s *sheet) budgetForFewCuts(p *analyzer.Replay) string {
-	limit := wholeRate(mostFalseCut)
+// budgetForFewCuts is the smallest budget that keeps them to that.
+func budgetForFewCuts(p *analyzer.Replay) analyzer.Opt[int64] {
 	for _, b := range p.BudgetForFalseCut {
-		if b.Ratio == mostFalseCut && b.Budget.Known {
-			return "cutting only " + limit + " takes a budget of " + duration(b.Budget.V)
+		if b.Ratio == mostFalseCut {
+			return b.Budget
 		}
 	}
-	return "no budget was found that brings it to " + limit
+	return analyzer.Opt[int64]{}
 }
 
 func (s *sheet) timeoutLine() string {
@@ -239,10 +251,10 @@ func (s *sheet) timeoutLine() string {
 		parts = append(parts, "None without a plan.")
 	case s.alone():
 		parts = append(parts, "That of the endpoint.")
-	case p == nil:
+	case p == nil || !p.TimeoutFalseCut.Known:
 		parts = append(parts, "For clients that pass the remaining deadline on.")
 	default:
-		parts = append(parts, "For clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut)+".")
+		parts = append(parts, "For clients that pass the remaining deadline on: would cut "+rate(p.TimeoutFalseCut.V)+".")
 	}
 	if s.e.WorstCase.Known {
 		parts = append(parts, "Without a deadline the worst case is "+duration(s.e.WorstCase.V)+".")
@@ -255,11 +267,25 @@ func (s *sheet) timeoutLine() string {
 
 // grades say how far a P99 may be trusted, best first, and what more calls
 // would bring.
-var grades = []struct{ confidence, alone string }{
-	{"good", "P99 good"},
-	{"fair", "P99 fair (good from 3000)"},
-	{"low", "P99 low (fair from 368)"},
-	{"refused", "no P99 (low from 100)"},
+var grades = []struct {
+	confidence, alone string
+	next              int // independent calls of the next better grade
+}{
+	{"good", "P99 good", math.MaxInt},
+	{"fair", "P99 fair (good from 3000)", 3000},
+	{"low", "P99 low (fair from 368)", 368},
+	{"refused", "no P99 (low from 100)", 100},
+}
+
+// dependent says that a hop has the calls of a better grade, but they tell less
+// than as many independent ones: slow ones come in runs, or weights differ.
+func dependent(h *analyzer.Hop) bool {
+	for _, g := range grades {
+		if g.confidence == h.Confidence {
+			return h.Calls >= g.next
+		}
+	}
+	return false
 }
 
 // dataLine says how much evidence the table stands on.
@@ -289,6 +315,9 @@ func (s *sheet) dataLine() string {
 		judged, unit = []*analyzer.Hop{&s.e.Hops[0]}, ""
 	}
 	if len(judged) > 0 {
+		if slices.ContainsFunc(judged, dependent) {
+			unit += ", not all independent"
+		}
 		facts = append(facts, callRange(judged)+unit+": "+gradeOf(judged))
 	}
 	if s.e.OrderPairs > 0 {
@@ -322,26 +351,32 @@ func (s *sheet) dataLine() string {
 
 // legend explains the marks that the table uses.
 func (s *sheet) legend() []string {
-	var few, open, cut bool
+	var few, open, cut, runs bool
 	var mostCut float64
 	for i := range s.e.Hops {
 		h := &s.e.Hops[i]
-		few = few || fewCalls(h) || s.e.Percentile.Known && h.Verdict == analyzer.VerdictFewSamples
-		open = open || !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
+		isFew := fewCalls(h) || s.e.Percentile.Known && h.Verdict == analyzer.VerdictFewSamples
+		isOpen := !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
+		few, open = few || isFew, open || isOpen
+		runs = runs || (isFew || isOpen) && dependent(h)
 		if censored(h) {
 			cut, mostCut = true, max(mostCut, h.CensoredRatio)
 		}
 	}
+	calls := "calls"
+	if runs {
+		calls = "independent calls"
+	}
 	var marks []string
 	if few {
-		text := "under 100 calls: the largest seen, no P99"
+		text := "under 100 " + calls + ": the largest seen, no P99"
 		if s.e.Percentile.Known {
 			text = "too few calls: the largest seen"
 		}
 		marks = append(marks, "*"+glue+text)
 	}
 	if open {
-		marks = append(marks, "?"+glue+"no upper bound under 368 calls")
+		marks = append(marks, "?"+glue+"no upper bound under 368 "+calls)
 	}
 	if cut {
 		text := s.atLeast + glue + "lower bound: up to " + rate(mostCut) + " of calls are cut by today's timeouts"

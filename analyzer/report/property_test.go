@@ -519,15 +519,13 @@ func TestNumbersThatAreNoneReachNoFormat(t *testing.T) {
 		}
 	}
 	for key, spoil := range map[string]func(*analyzer.Endpoint){
-		"deadline_miss_ratio":     func(e *analyzer.Endpoint) { e.DeadlineMissRatio = math.NaN() },
-		"kind_inferred_ratio":     func(e *analyzer.Endpoint) { e.KindInferredRatio = math.Inf(1) },
-		"presence":                func(e *analyzer.Endpoint) { e.Hops[1].Presence = math.NaN() },
-		"censored_ratio":          func(e *analyzer.Endpoint) { e.Hops[1].CensoredRatio = math.NaN() },
-		"budget_false_cut_ratio":  func(e *analyzer.Endpoint) { e.Replay.BudgetFalseCut = math.NaN() },
-		"timeout_false_cut_ratio": func(e *analyzer.Endpoint) { e.Replay.TimeoutFalseCut = math.NaN() },
-		"violated_ratio":          func(e *analyzer.Endpoint) { e.Replay.Policies[1].Violated = math.NaN() },
-		"cuts ratio":              func(e *analyzer.Endpoint) { e.Replay.Policies[7].Cuts[0].Ratio = math.Inf(1) },
-		"to_slack":                func(e *analyzer.Endpoint) { e.Moves[0].ToSlack = math.Inf(1) },
+		"deadline_miss_ratio": func(e *analyzer.Endpoint) { e.DeadlineMissRatio = math.NaN() },
+		"kind_inferred_ratio": func(e *analyzer.Endpoint) { e.KindInferredRatio = math.Inf(1) },
+		"presence":            func(e *analyzer.Endpoint) { e.Hops[1].Presence = math.NaN() },
+		"censored_ratio":      func(e *analyzer.Endpoint) { e.Hops[1].CensoredRatio = math.NaN() },
+		"violated_ratio":      func(e *analyzer.Endpoint) { e.Replay.Policies[1].Violated = math.NaN() },
+		"cuts ratio":          func(e *analyzer.Endpoint) { e.Replay.Policies[7].Cuts[0].Ratio = math.Inf(1) },
+		"to_slack":            func(e *analyzer.Endpoint) { e.Moves[0].ToSlack = math.Inf(1) },
 	} {
 		r := order()
 		spoil(&r.Endpoints[0])

@@ -87,7 +87,14 @@ func (s *sheet) effects(policies []analyzer.PolicyEffect, columns []effectColumn
 // replayTitle heads the table of the requests as they were, and incidentTitle
 // that of an incident.
 func (s *sheet) replayTitle() string {
-	return fmt.Sprintf("REPLAY of %s under budgets made from other requests", count(s.e.Replay.Traces, "request"))
+	requests := count(s.e.Replay.Traces, "request")
+	switch {
+	case !s.e.Feasible:
+		return "REPLAY of " + requests + " without a plan"
+	case s.e.Replay.Folds == 0:
+		return "REPLAY of " + requests + ", too few to judge a plan by"
+	}
+	return "REPLAY of " + requests + " under budgets made from other requests"
 }
 
 func (s *sheet) incidentTitle(i *analyzer.ReplayIncident) string {

@@ -129,9 +129,9 @@ func settleReplay(e *analyzer.Endpoint) []needed {
 	}
 	replay := *e.Replay
 	e.Replay = &replay
-	must := []needed{
-		{"budget_false_cut_ratio", &replay.BudgetFalseCut}, {"timeout_false_cut_ratio", &replay.TimeoutFalseCut},
-	}
+	settleOpt(&replay.BudgetFalseCut)
+	settleOpt(&replay.TimeoutFalseCut)
+	var must []needed
 	replay.BudgetForFalseCut = slices.Clone(replay.BudgetForFalseCut)
 	for i := range replay.BudgetForFalseCut {
 		must = append(must, needed{"budget_for_false_cut ratio", &replay.BudgetForFalseCut[i].Ratio})

@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/latencybudget/latencybudget/analyzer"
@@ -55,5 +56,30 @@ func TestGoldenFiles(t *testing.T) {
 				goldentest.Compare(t, filepath.Join("testdata", s.name+"."+c.file), render(t, s.build(), c.format, c.o))
 			}
 		})
+	}
+}
+
+// TestCallsThatTellLessThanTheirNumberAreSaidToBeDependent: where slow calls come
+// in runs, 200 may be too few for a P99, and "under 100" alone would be wrong.
+func TestCallsThatTellLessThanTheirNumberAreSaidToBeDependent(t *testing.T) {
+	for _, c := range []struct {
+		calls int
+		data  string
+		mark  string
+	}{
+		{99, "99 calls per hop: no P99 (low from 100)", "* under 100 calls: the largest seen, no P99"},
+		{200, "200 calls per hop, not all independent: no P99 (low from 100)", "* under 100 independent calls: the largest seen, no P99"},
+	} {
+		r := hotel()
+		for i := range r.Endpoints[0].Hops {
+			h := &r.Endpoints[0].Hops[i]
+			h.Calls, h.Confidence, h.Verdict = c.calls, "refused", analyzer.VerdictFewSamples
+		}
+		text := render(t, r, "table", report.Options{Width: 400})
+		for _, want := range []string{c.data, c.mark} {
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+				t.Errorf("%d calls: %q is not in\n%s", c.calls, want, text)
+			}
+		}
 	}
 }

@@ -101,7 +101,7 @@ func hotel() *analyzer.Report {
 				0.091, 0.002, 0.11, 0.06, "ok"),
 		},
 		Replay: &analyzer.Replay{
-			Folds: 5, Traces: 1000, BudgetFalseCut: 0.026, TimeoutFalseCut: 0.002,
+			Folds: 5, Traces: 1000, BudgetFalseCut: analyzer.Some(0.026), TimeoutFalseCut: analyzer.Some(0.002),
 			BudgetForFalseCut: []analyzer.BudgetFor{
 				{Ratio: 0.05, Budget: at(163)}, {Ratio: 0.01, Budget: at(256)}, {Ratio: 0.005, Budget: at(301)}, {Ratio: 0.001},
 			},
@@ -166,7 +166,7 @@ func order() *analyzer.Report {
 		OrderPairs: 10, OrderSure: 9, Moves: []analyzer.Move{{From: "0.1", To: "0.3", Amount: 50 * ms, FromSlack: 200.0 / 30, ToSlack: 2}},
 		Warnings: []string{"clustered: slow requests come in runs"},
 		Replay: &analyzer.Replay{
-			Folds: 5, Traces: 3990, BudgetFalseCut: 0.004, TimeoutFalseCut: 0, Degradable: []string{"0.2"},
+			Folds: 5, Traces: 3990, BudgetFalseCut: analyzer.Some(0.004), TimeoutFalseCut: analyzer.Some(0.0), Degradable: []string{"0.2"},
 			Policies: degraded(policies("p99prop", 0.0004, []analyzer.HopCut{{Hop: "0.3", Ratio: 0.004}})),
 			Assumptions: []string{
 				"whoever is cancelled stops", "today's timeouts cut none of these requests",
@@ -232,7 +232,8 @@ func small() *analyzer.Report {
 				0.604, 0, 0.696, 0.9, "ok"),
 		},
 		Replay: &analyzer.Replay{
-			Folds: 5, Traces: 5000, BudgetFalseCut: 0.0001, Policies: policies("equal", 0.0021, nil),
+			Folds: 5, Traces: 5000, BudgetFalseCut: analyzer.Some(0.0001), TimeoutFalseCut: analyzer.Some(0.0),
+			Policies:    policies("equal", 0.0021, nil),
 			Assumptions: []string{"whoever is cancelled stops"},
 		},
 	}

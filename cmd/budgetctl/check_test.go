@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/internal/tracegen"
 )
 
 const plans = "cmd/budgetctl/testdata/plans/"
@@ -73,17 +76,79 @@ func TestAnalyzeFromPlans(t *testing.T) {
 func TestNoPlanOfWhatCannotBePlanned(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "budgets.yaml")
 	code, _, stderr := outcome(t, "", "analyze", "testdata/orders", "--budget", "1ms", "--write-plan", path)
-	if _, err := os.Stat(path); code != exitFailed || !strings.Contains(stderr, "no plan obeys") && !strings.Contains(stderr, "any plan obeys") || err == nil {
+	if _, err := os.Stat(path); code != exitFailed || !strings.Contains(stderr, "of no endpoint is there a plan") || err == nil {
 		t.Errorf("exit %d, %v: %s", code, err, stderr)
 	}
 	code, _, stderr = outcome(t, "", "analyze", "testdata/orders", "testdata/dag", "--budget", "1ms", "--budget", "api*=100ms", "--write-plan", path)
 	if code != exitOK || !strings.Contains(stderr, "gateway POST /orders is not in") || len(planOf(t, path).Endpoints) != 1 {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
+	before := planOf(t, path)
+	code, stdout, stderr := outcome(t, "", "analyze", "testdata/orders", "testdata/dag", "--plan", path, "--budget", "1ms", "--write-plan", path)
+	if code != exitOK || !strings.Contains(stderr, "api GET /report stays in "+path+" as it was") ||
+		strings.Count(stdout, "the plan does not have this endpoint") != 1 {
+		t.Errorf("exit %d: %s%s", code, stderr, stdout)
+	}
+	if diff := cmp.Diff(before.Endpoints, planOf(t, path).Endpoints); diff != "" {
+		t.Error(diff)
+	}
 	code, _, stderr = outcome(t, "", "analyze", "testdata/dag", "--strategy", "critpath", "--write-plan", path)
 	if code != exitUsage || !strings.Contains(stderr, "critpath") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
+}
+
+// TestCriticalPathIsNoPlan: nor is it where a plan says that it was made so.
+func TestCriticalPathIsNoPlan(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "budgets.yaml")
+	must(t, "analyze", "testdata/orders", "--budget", "800ms", "--write-plan", path)
+	made, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edited := bytes.Replace(made, []byte("strategy: p99prop"), []byte("strategy: critpath"), 1)
+	if err := os.WriteFile(path, edited, 0o600); err != nil || bytes.Equal(made, edited) {
+		t.Fatal(err)
+	}
+	must(t, "analyze", "testdata/orders", "--plan", path, "--write-plan", path)
+	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(made, again) {
+		t.Errorf("%v:\n%s", err, again)
+	}
+}
+
+// TestDeepCallsHaveATableAndNoPlan: a file of them would grow with the square of
+// their depth.
+//
+//	s0 |------------------|
+//	s1  |----------------|
+//	s2   |--------------|    and so on
+func TestDeepCallsHaveATableAndNoPlan(t *testing.T) {
+	dir := t.TempDir()
+	nested := func(depth int) string {
+		var spans []tracegen.Span
+		for i := range depth + 1 {
+			s := tracegen.Span{TraceID: [16]byte{1}, Service: fmt.Sprint("s", i), Name: "op", Kind: tracegen.KindServer}
+			binary.BigEndian.PutUint64(s.ID[:], uint64(i+1))
+			binary.BigEndian.PutUint64(s.Parent[:], uint64(i))
+			s.Start, s.End = 1e18+int64(i)*1e5, 1e18+int64(2*depth-i+1)*1e5
+			spans = append(spans, s)
+		}
+		file := filepath.Join(dir, fmt.Sprint(depth, ".jsonl"))
+		if err := os.WriteFile(file, tracegen.AppendOTLPJSONLines(nil, spans), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	file, path := nested(plan.MaxDepth), filepath.Join(dir, "budgets.yaml")
+	must(t, "analyze", file, "--max-hops", "1000", "--write-plan", path)
+	must(t, "check", "--plan", path, file, "--max-hops", "1000")
+	file = nested(plan.MaxDepth + 1)
+	out := must(t, "analyze", file, "--max-hops", "1000")
+	code, _, stderr := outcome(t, "", "analyze", file, "--max-hops", "1000", "--write-plan", path)
+	if !strings.Contains(out, "no plan file can hold them") || code != exitFailed || !strings.Contains(stderr, "of no endpoint is there a plan") {
+		t.Errorf("exit %d: %s%s", code, stderr, out)
+	}
+	must(t, "analyze", nested(3000), "--max-hops", "10000")
 }
 
 // TestCheckFlags is about command lines that make no sense.

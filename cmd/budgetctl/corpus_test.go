@@ -104,8 +104,8 @@ func TestHotel(t *testing.T) {
 		}
 	}
 	near("miss %", 100*e.DeadlineMissRatio, 0, 0.5)
-	near("false cuts of BUDGET %", 100*e.Replay.BudgetFalseCut, 2.6, 0.5)
-	near("false cuts of TIMEOUT %", 100*e.Replay.TimeoutFalseCut, 0.2, 0.5)
+	near("false cuts of BUDGET %", 100*e.Replay.BudgetFalseCut.V, 2.6, 0.5)
+	near("false cuts of TIMEOUT %", 100*e.Replay.TimeoutFalseCut.V, 0.2, 0.5)
 	near("worst case", float64(e.WorstCase.V)/ms, 343, 4)
 	near("smallest plan", float64(e.MinBudget)/ms, 31, 2)
 	near("budget for 1 %", float64(budgetFor(&e, 0.01).Budget.V)/ms, 256, 256*0.05)
@@ -158,11 +158,38 @@ func TestHotelIncident(t *testing.T) {
 	}
 }
 
-// TestIncidentWithoutAPlanIsSaid: what was asked for is not left out in silence.
-func TestIncidentWithoutAPlanIsSaid(t *testing.T) {
-	e := reportOf(t, "testdata/orders", "--budget", "60ms", "--incident", "risk*=slow 1s..2s @10%").Endpoints[0]
-	if e.Replay != nil || !slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "nothing is replayed") }) {
-		t.Errorf("replay %v, warnings %q", e.Replay, e.Warnings)
+// TestWithoutAPlanWhatNeedsNoneIsReplayed: under a budget that holds no plan, or
+// with too few requests to judge one by, incidents too.
+func TestWithoutAPlanWhatNeedsNoneIsReplayed(t *testing.T) {
+	for _, c := range []struct {
+		input, budget, incident, title string
+		budgets                        bool
+	}{
+		{"testdata/orders", "60ms", "risk*=slow 1s..2s @10%", "REPLAY of 1000 requests without a plan", true},
+		{"testdata/deadline-reset", "150ms", "inventory*=slow 1s @100%", "REPLAY of 2 requests without a plan", false},
+		{"testdata/deadline-reset", "300ms", "inventory*=slow 1s @100%", "REPLAY of 2 requests, too few to judge a plan by", false},
+	} {
+		e := reportOf(t, c.input, "--budget", c.budget, "--incident", c.incident).Endpoints[0]
+		for _, policies := range [][]analyzer.PolicyEffect{e.Replay.Policies, e.Replay.Incidents[0].Policies} {
+			var names []string
+			for _, p := range policies {
+				names = append(names, p.Policy)
+			}
+			if diff := cmp.Diff([]string{"today", "deadline", "same", "half"}, names); diff != "" {
+				t.Errorf("%s, %s: %s", c.input, c.budget, diff)
+			}
+		}
+		if incident := e.Replay.Incidents[0].Policies; incident[0].Miss < 0.1 || incident[0].Saved != 0 || incident[1].Saved == 0 {
+			t.Errorf("%s, %s: incident %+v", c.input, c.budget, incident)
+		}
+		known := len(e.Replay.BudgetForFalseCut) > 0 && e.Replay.BudgetForFalseCut[1].Budget.V > e.MinBudget
+		if e.Replay.BudgetFalseCut.Known || e.Replay.TimeoutFalseCut.Known || known != c.budgets {
+			t.Errorf("%s, %s: %+v", c.input, c.budget, e.Replay)
+		}
+		out := must(t, "analyze", c.input, "--budget", c.budget, "--incident", c.incident)
+		if !strings.Contains(out, "\n"+c.title+"\n") {
+			t.Errorf("no %q in:\n%s", c.title, out)
+		}
 	}
 }
 
@@ -178,7 +205,7 @@ func TestOnlyDegradableHopsLowerTheMissRate(t *testing.T) {
 		}
 	}
 	hard := effect(t, giveUp.Policies, "budget", "p99prop")
-	if hard.Miss > 0.7*today.Miss || hard.Degraded == 0 || hard.FalseCut >= plain.BudgetFalseCut {
+	if hard.Miss > 0.7*today.Miss || hard.Degraded == 0 || hard.FalseCut >= plain.BudgetFalseCut.V {
 		t.Errorf("with a degradable hop %+v, today %+v", hard, today)
 	}
 }
@@ -503,8 +530,8 @@ func TestBudgetForFewCutsHolds(t *testing.T) {
 			for _, factor := range []float64{1, 1.1, 2} {
 				at := time.Duration(float64(enough) * factor).Round(100 * time.Microsecond)
 				again := reportOf(t, story, "--budget", at.String()).Endpoints[0]
-				if again.Replay.BudgetFalseCut > 0.0101 {
-					t.Errorf("%s: 1 %% is said to take %v, but %v cuts %v", story, enough, at, again.Replay.BudgetFalseCut)
+				if again.Replay.BudgetFalseCut.V > 0.0101 {
+					t.Errorf("%s: 1 %% is said to take %v, but %v cuts %v", story, enough, at, again.Replay.BudgetFalseCut.V)
 				}
 			}
 		}
@@ -537,9 +564,9 @@ func TestFailedCallsTeachNothing(t *testing.T) {
 	if got.Hops[1].P99 != want.Hops[1].P99 || got.Hops[1].Cap != want.Hops[1].Cap {
 		t.Errorf("P99 %v, cap %v; want those without the failures, %v, %v", got.Hops[1].P99, got.Hops[1].Cap, want.Hops[1].P99, want.Hops[1].Cap)
 	}
-	if got.Replay.BudgetFalseCut != 0 || got.Replay.TimeoutFalseCut != 0 {
+	if got.Replay.BudgetFalseCut.V != 0 || got.Replay.TimeoutFalseCut.V != 0 {
 		t.Errorf("cuts %v and %v of good requests, want none: only failed calls are over their budget",
-			got.Replay.BudgetFalseCut, got.Replay.TimeoutFalseCut)
+			got.Replay.BudgetFalseCut.V, got.Replay.TimeoutFalseCut.V)
 	}
 }
 

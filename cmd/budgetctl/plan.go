@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/budget"
@@ -52,11 +53,19 @@ func (f *planFlags) write(rep *analyzer.Report, stderr io.Writer) error {
 		return nil
 	}
 	if rep.Plan == nil {
-		return fmt.Errorf("--write-plan: no endpoint has a budget that any plan obeys, so %s is not written", f.to)
+		return fmt.Errorf("--write-plan: of no endpoint is there a plan (see BUDGET in the table, and its warnings), so %s is not written", f.to)
 	}
 	for i := range rep.Endpoints {
-		if e := &rep.Endpoints[i]; !e.Feasible {
+		e := &rep.Endpoints[i]
+		at := slices.IndexFunc(rep.Plan.Endpoints, func(p plan.Endpoint) bool { return p.Service == e.Service && p.Operation == e.Operation })
+		switch {
+		case !e.Feasible && at < 0:
 			complain(stderr, fmt.Errorf("note: %s %s is not in %s: no plan obeys its budget", e.Service, e.Operation, f.to))
+		case !e.Feasible:
+			complain(stderr, fmt.Errorf("note: %s %s stays in %s as it was: no plan obeys its budget", e.Service, e.Operation, f.to))
+		case at < 0:
+			complain(stderr, fmt.Errorf("note: %s %s is not in %s: more than %d of its hops stand below each other",
+				e.Service, e.Operation, f.to, plan.MaxDepth))
 		}
 	}
 	p := *rep.Plan

@@ -97,8 +97,8 @@ func TestTwoSlowCallsUnderOneBudget(t *testing.T) {
 		first+second+e.Reserve > 1e9 {
 		t.Errorf("shares %d and %d of 1 s, reserve %d", first, second, e.Reserve)
 	}
-	if r := e.Replay; r.BudgetFalseCut < 0.003 || r.TimeoutFalseCut > r.BudgetFalseCut/5 {
-		t.Errorf("the partition cuts %v of the good requests, the shared deadline %v", r.BudgetFalseCut, r.TimeoutFalseCut)
+	if r := e.Replay; r.BudgetFalseCut.V < 0.003 || r.TimeoutFalseCut.V > r.BudgetFalseCut.V/5 {
+		t.Errorf("the partition cuts %v of the good requests, the shared deadline %v", r.BudgetFalseCut.V, r.TimeoutFalseCut.V)
 	}
 	e = analyzeSpans(t, spans, "--budget", "1s", "--floor", "catalog*=700ms", "--floor", "stock*=700ms")
 	if e.Feasible || e.MinBudget < 1400e6 || !slices.Equal(e.BindingChain, []string{"0.1", "0.2"}) {

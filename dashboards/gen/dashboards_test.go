@@ -507,6 +507,10 @@ func TestProvisioningFitsTogether(t *testing.T) {
 			t.Errorf("compose.yaml mounts %s: %v", m[1], err)
 		}
 	}
+	// Prometheus has the whole folder, with the rules of a plan that may be there.
+	if !strings.Contains(compose, "- .:/etc/prometheus:ro\n") || !strings.Contains(compose, "--config.file=/etc/prometheus/prometheus.yaml") {
+		t.Error("Prometheus does not have the folder of its configuration")
+	}
 	for name := range files() {
 		if !strings.Contains(compose, "./"+name+":/var/lib/grafana/latency-budget/") {
 			t.Errorf("compose.yaml does not mount %s", name)

@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var hold bool
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.Collector, "collector", "bin/otelcol-latencybudget", "the Collector that `make collector` builds")
+	flags.StringVar(&s.Collector, "collector", "bin/otelcol-latencybudget", "the Collector: make collector builds it")
 	flags.StringVar(&s.Prometheus, "prometheus", "prometheus", "Prometheus, of version 2.40 or later")
 	flags.StringVar(&s.Orders, "orders", "bin/orders", "the order chain")
 	flags.StringVar(&s.Budgetctl, "budgetctl", "bin/budgetctl", "budgetctl")

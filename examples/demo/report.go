@@ -92,12 +92,7 @@ func table(seen []Seen) string {
 		{"P99 of failures", latencyLine, 4},
 		{"most inside the gateway", gatewayLine, 1},
 	} {
-		row(r.head, func(s *Seen) string {
-			if cell := first(r.line, s.Report, r.group); cell != "0.0 ms" {
-				return cell
-			}
-			return "none"
-		})
+		row(r.head, func(s *Seen) string { return first(r.line, s.Report, r.group) })
 	}
 	var rules []string // those of the first phase that has any come first
 	for _, s := range seen {

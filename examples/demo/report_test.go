@@ -21,7 +21,7 @@ latency   P50 3001.5 ms, P99 3905.7 ms; P50 of successes 2872.1 ms, P99 of failu
 `
 
 func TestTableComparesPhases(t *testing.T) {
-	healthy := strings.NewReplacer("98 x 200, 62 x 504", "300 x 200", "3018.9 ms", "0.0 ms").Replace(report)
+	healthy := strings.NewReplacer("98 x 200, 62 x 504", "300 x 200", "3018.9 ms", "none").Replace(report)
 	got := table([]Seen{
 		{Phase: Phase{Name: "healthy"}, Report: healthy},
 		{Phase: Phase{Name: "fixed 3 s"}, Report: report, Rules: []RuleCount{{"deadline-reset", 405}, {"doomed-call", 31}}},
