@@ -68,6 +68,7 @@ type EndpointChange struct {
 // EndpointSide is an endpoint on one side.
 type EndpointSide struct {
 	Traces    int          `json:"traces"`
+	Failed    int          `json:"failed"`              // requests that ended in an error that is not about time
 	MissRatio Opt[float64] `json:"miss_ratio,omitzero"` // requests over the budget of the plan
 }
 
@@ -311,7 +312,7 @@ func (e endpointPair) compare() EndpointChange {
 	var names [2][]string
 	for s, side := range []**EndpointSide{&out.Before, &out.After} {
 		if p := e[s]; p != nil {
-			*side = &EndpointSide{Traces: p.Requests}
+			*side = &EndpointSide{Traces: p.Requests, Failed: p.Hops[0].Failed}
 			names[s] = labels(p.Hops)
 		}
 	}

@@ -213,6 +213,9 @@ func TestASideThatFailedIsNotFew(t *testing.T) {
 		compared(t, input{spans: good}, input{spans: bad}), compared(t, input{spans: bad}, input{spans: good}),
 		compared(t, input{spans: bad}, input{spans: bad}),
 	} {
+		if e := c.Endpoints[0]; e.Before.Failed+e.After.Failed == 0 {
+			t.Error("nobody says that requests failed")
+		}
 		for label, got := range verdicts(c) {
 			if got != [2]string{analyzer.ChangeFailed, analyzer.ChangeFailed} {
 				t.Errorf("%s is %q", label, got)

@@ -143,13 +143,22 @@ func (s *comparison) title() (endpoint string, facts []string) {
 	if endpoint = Printable(strings.TrimSpace(s.e.Service + " " + s.e.Operation)); endpoint == "" {
 		endpoint = unknown
 	}
-	count := func(e *analyzer.EndpointSide) string {
-		if e == nil {
-			return "none"
+	count := func(of func(*analyzer.EndpointSide) int) string {
+		text := func(e *analyzer.EndpointSide) string {
+			if e == nil {
+				return "none"
+			}
+			return strconv.Itoa(of(e))
 		}
-		return strconv.Itoa(e.Traces)
+		return text(s.e.Before) + s.then + text(s.e.After)
 	}
-	facts = append(facts, count(s.e.Before)+s.then+count(s.e.After)+" requests")
+	facts = append(facts, count(func(e *analyzer.EndpointSide) int { return e.Traces })+" requests")
+	for _, e := range []*analyzer.EndpointSide{s.e.Before, s.e.After} {
+		if e != nil && e.Failed > 0 {
+			facts = append(facts, count(func(e *analyzer.EndpointSide) int { return e.Failed })+" failed")
+			break
+		}
+	}
 	if s.e.Budget.Known {
 		miss := func(e *analyzer.EndpointSide) string {
 			if e == nil {
