@@ -235,6 +235,17 @@ func (r *Request) Attempt(call int32) (number, of int64) {
 	return 1, int64(r.tree.Calls[call].Attempts)
 }
 
+// SaysDeadlines tells whether any span of what somebody waits for says what was left
+// of the request's budget: otherwise no deadline that was lost can show.
+func (r *Request) SaysDeadlines() bool {
+	for i := range r.tree.Calls {
+		if c := &r.tree.Calls[i]; !r.detached[i] && (knows(r.span(c.Span)) || knows(r.span(c.Callee))) {
+			return true
+		}
+	}
+	return false
+}
+
 // waited calls visit for every call that somebody waits for, parents first.
 func (r *Request) waited(visit func(i int32, c *trace.Call)) {
 	for i := range r.tree.Calls {

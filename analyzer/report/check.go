@@ -305,6 +305,9 @@ func gateText(g *analyzer.CheckedGate) string {
 		seen = "none"
 	case g.Ratio.Known && g.Count > 0:
 		seen += ", " + rate(g.Ratio.V)
+		if g.RatioLo.Known && g.RatioHi.Known {
+			seen += " (95" + glue + "%: " + rate(g.RatioLo.V) + " to " + rate(g.RatioHi.V) + ")"
+		}
 	}
 	switch {
 	case g.LimitNS.Known:
@@ -320,6 +323,8 @@ func gateText(g *analyzer.CheckedGate) string {
 		verdict = "only by the calls that fail"
 	case analyzer.CheckOff:
 		verdict = "off"
+	case analyzer.CheckNotSeen:
+		verdict, seen = "not seen", "nothing in "+count(g.Of, "request")+" would tell"
 	}
 	return g.Name + " " + verdict + ": " + seen + allowed + "."
 }
@@ -367,7 +372,7 @@ func checkJUnit(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 				suite.Failures++
 			case analyzer.CheckNotSeen, analyzer.CheckOff, "":
 				c.Skipped = &junitMessage{map[string]string{
-					analyzer.CheckNotSeen: "not in the traces", analyzer.CheckOff: "turned off", "": "no traces",
+					analyzer.CheckNotSeen: "not seen in the traces", analyzer.CheckOff: "turned off", "": "no traces",
 				}[result]}
 				suite.Skipped++
 			}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -250,10 +251,12 @@ type Call struct {
 	Start, End int64
 	// Shift is what was added to the callee's clock for this call alone, ns.
 	Shift int64
-	// Attempts are the tries that were reported inside the call, 1 if none;
-	// LongestAttempt is the longest of them, ns.
+	// Attempts are the tries that were reported inside the call, 1 if none.
+	// LongestAttempt is the longest of them, LongestPause the longest time from the
+	// end of those before to the start of the next, -1 if there is none; both ns.
 	Attempts       int32
 	LongestAttempt int64
+	LongestPause   int64
 	Outcome        Outcome
 	ServerOnly     bool // a SERVER span of another service without CLIENT span: network time is missing
 }
@@ -395,7 +398,7 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
 		Parent: -1, Span: entry, Callee: entry, Start: root.Start, End: root.End(),
-		Attempts: 1, LongestAttempt: root.Duration, Outcome: root.Outcome,
+		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome,
 	}
 	tr.stack = tr.stack[:0]
 	if root.Kind == KindClient {
@@ -450,7 +453,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Parent: at.owner, Span: at.span, Callee: at.span, Kind: kind,
 		Start: s.Start + at.shift, End: s.End() + at.shift,
-		Attempts: 1, LongestAttempt: s.Duration, Outcome: s.Outcome,
+		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome,
 	}
 	owner := &tr.Calls[at.owner]
 	caller := &t.Spans[owner.Callee]
@@ -536,7 +539,7 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 	for len(tr.stack) > base {
 		at := tr.stack[len(tr.stack)-1].span
 		tr.stack = tr.stack[:len(tr.stack)-1]
-		attempts, longest := int32(0), int64(0)
+		attempts, longest, pause, until := int32(0), int64(0), int64(-1), int64(math.MaxInt64)
 		for _, c := range t.Children(at) {
 			switch {
 			case t.isHalf(c):
@@ -546,15 +549,22 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 			case t.Spans[c].Is(FlagUnmeasured):
 				tr.stack = append(tr.stack, pending{span: c})
 			case t.IsAttempt(c):
+				try := &t.Spans[c]
+				if try.Start >= until {
+					pause = max(pause, try.Start-until)
+				}
+				if attempts == 0 || try.End() > until {
+					until = try.End()
+				}
 				attempts++
-				longest = max(longest, t.Spans[c].Duration)
+				longest = max(longest, try.Duration)
 				tr.stack = append(tr.stack, pending{span: c})
 			case t.isPart(c):
 				tr.stack = append(tr.stack, pending{span: c})
 			}
 		}
 		if attempts > call.Attempts || attempts > 0 && at == client {
-			call.Attempts, call.LongestAttempt = attempts, longest
+			call.Attempts, call.LongestAttempt, call.LongestPause = attempts, longest, pause
 		}
 	}
 	return server

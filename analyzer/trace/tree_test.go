@@ -26,6 +26,9 @@ func drawTree(tree *Tree, paths *Paths) []string {
 		text := fmt.Sprintf("%s%s %s %d..%d", strings.Repeat("  ", depth[i]), c.Kind.testName(), key, c.Start/ms, c.End/ms)
 		if c.Attempts != 1 {
 			text += fmt.Sprintf(" attempts=%d longest=%d", c.Attempts, c.LongestAttempt/ms)
+			if c.LongestPause >= 0 {
+				text += fmt.Sprintf(" pause=%d", c.LongestPause/ms)
+			}
 		}
 		if c.Callee != c.Span {
 			text += " pair"
@@ -107,7 +110,7 @@ func TestCallTree(t *testing.T) {
 				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250),
 			},
 			want: []string{
-				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair",
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pause=10 pair",
 				"    rpc SELECT 240..250",
 			},
 		},
@@ -149,7 +152,7 @@ func TestCallTree(t *testing.T) {
 				span(5, 2, C, "a", "call", 100, 300),
 				span(6, 5, S, "c", "fresh", 110, 290),
 			},
-			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pair"},
+			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pause=0 pair"},
 		},
 		{
 			name: "attempts as gRPC reports them are INTERNAL and of the same operation",
@@ -159,9 +162,29 @@ func TestCallTree(t *testing.T) {
 				span(5, 4, S, "b", "m", 120, 280), span(6, 5, C, "b", "SELECT", 130, 140),
 			},
 			want: []string{
-				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pair",
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pause=10 pair",
 				"    rpc SELECT 130..140",
 			},
+		},
+		{
+			// call     |--------------------|
+			// attempt  |----------|
+			// attempt     |---|                a hedge: no pause after it, the first still runs
+			// attempt               |-------|
+			name: "the pause before an attempt begins when all before it have ended",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, C, "a", "m", 0, 150), span(4, 2, C, "a", "m", 20, 60), span(5, 2, C, "a", "m", 157, 300),
+			},
+			want: []string{"root a GET / 0..310", "  rpc m 0..300 attempts=3 longest=150 pause=7"},
+		},
+		{
+			name: "hedges have no pause between them",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, C, "a", "m", 0, 150), span(4, 2, C, "a", "m", 100, 300),
+			},
+			want: []string{"root a GET / 0..310", "  rpc m 0..300 attempts=2 longest=200"},
 		},
 		{
 			name: "parts of a call do not come between its halves",

@@ -98,6 +98,19 @@ func TestNoPlanOfWhatCannotBePlanned(t *testing.T) {
 	}
 }
 
+// TestAPlanThatItsOwnRequestsMissIsSaid: check would be the first to tell, otherwise.
+func TestAPlanThatItsOwnRequestsMissIsSaid(t *testing.T) {
+	for budget, said := range map[string]bool{"430ms": true, "800ms": false, "1500ms": false} {
+		path := filepath.Join(t.TempDir(), "budgets.yaml")
+		_, _, stderr := outcome(t, "", "analyze", "testdata/orders", "--budget", budget, "--write-plan", path)
+		code, _, _ := outcome(t, "", "check", "--plan", path, "testdata/orders")
+		note := strings.Contains(stderr, "0.3 % of the requests of gateway POST /orders miss its budget of 430ms, and the gate allows 0.1%")
+		if note != said || (code == exitFindings) != said {
+			t.Errorf("%s: check exits with %d, stderr %q", budget, code, stderr)
+		}
+	}
+}
+
 // TestCriticalPathIsNoPlan: nor is it where a plan says that it was made so.
 func TestCriticalPathIsNoPlan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "budgets.yaml")

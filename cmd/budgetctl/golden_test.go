@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -330,6 +331,39 @@ func TestHelpExamples(t *testing.T) {
 	}
 	if code, out, _ := outcome(t, "", "version"); code != exitOK || !strings.HasPrefix(out, "budgetctl ") {
 		t.Errorf("version: exit %d, %q", code, out)
+	}
+}
+
+// TestEveryFlagOfTheDocumentsExists: a flag in a page is one of some command, or
+// one of another program.
+func TestEveryFlagOfTheDocumentsExists(t *testing.T) {
+	others := []string{"--config", "--enable-feature", "--help"} // the Collector's, Prometheus's
+	var help strings.Builder
+	for _, command := range []string{"analyze", "check", "profile", "compare"} {
+		_, text, _ := outcome(t, "", command, "--help")
+		help.WriteString(text)
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile("[ `]--[a-z][a-z-]+")
+	found := 0
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "processor/latencybudgetprocessor/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range flags.FindAllString(string(text), -1) {
+			found++
+			flag = flag[1:]
+			if !slices.Contains(others, flag) && !strings.Contains(help.String(), "  "+flag+" ") {
+				t.Errorf("%s: no command has a flag %s", page, flag)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d flags were found", found)
 	}
 }
 
