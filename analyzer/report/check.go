@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -13,37 +12,25 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 )
 
-// checkFormats are the renderers of a check by name, in the order in which help
-// lists them.
-var checkFormats = []struct {
-	name   string
-	render func(io.Writer, *analyzer.CheckReport, Options) error
-}{
+var checkFormats = renderers[analyzer.CheckReport]{
 	{"table", checkTable},
-	{"json", checkJSON},
+	{"json", writeJSON[analyzer.CheckReport]},
 	{"junit", checkJUnit},
 	{"github", checkGitHub},
 }
 
 // CheckFormats returns the names that [RenderCheck] knows.
-func CheckFormats() []string {
-	names := make([]string, len(checkFormats))
-	for i, f := range checkFormats {
-		names[i] = f.name
-	}
-	return names
-}
+func CheckFormats() []string { return checkFormats.names() }
 
 // RenderCheck writes the result of a check to w in the named format: a table, JSON
 // (docs/check.schema.json), JUnit XML with a test case for every hop and every
 // line of the gate, or the workflow commands of GitHub Actions.
 func RenderCheck(w io.Writer, r *analyzer.CheckReport, format string, o Options) error {
-	for _, f := range checkFormats {
-		if f.name == format {
-			return f.render(w, settleCheck(r), o)
-		}
+	render, err := checkFormats.find(format)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(CheckFormats(), ", "))
+	return render(w, settleCheck(r), o)
 }
 
 // settleCheck is settle for checks.
@@ -69,13 +56,6 @@ func settleCheck(r *analyzer.CheckReport) *analyzer.CheckReport {
 		}
 	}
 	return &out
-}
-
-func checkJSON(w io.Writer, r *analyzer.CheckReport, _ Options) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
 }
 
 // wideCheck is the width from which a table of a check shows how many calls there
