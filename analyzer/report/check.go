@@ -104,6 +104,9 @@ func drawCheck(b *bytes.Buffer, r *analyzer.CheckReport, e *analyzer.CheckedEndp
 	if r.Measured {
 		title = append(title, count(e.Traces, "request"))
 	}
+	if e.Failed > 0 {
+		title = append(title, strconv.Itoa(e.Failed)+" failed")
+	}
 	for i, l := range wrap(strings.Join(title, s.dot), width-2) {
 		b.WriteString(strings.Repeat("  ", min(i, 1)) + l + "\n")
 	}
@@ -281,7 +284,7 @@ func (s *sheet) checkLines(r *analyzer.CheckReport, e *analyzer.CheckedEndpoint)
 		lines = append(lines, line{"WARNING", "Over 80" + glue + "% of their budget in more than 5" + glue + "% of their calls: " + strings.Join(strained, ", ") + "."})
 	}
 	if len(unseen) > 0 {
-		lines = append(lines, line{"UNSEEN", "In the plan, but without a call in the traces: " + strings.Join(unseen, ", ") + "."})
+		lines = append(lines, line{"UNSEEN", "In the plan, but without a good call in the traces: " + strings.Join(unseen, ", ") + "."})
 	}
 	if len(e.NotInPlan) > 0 {
 		lines = append(lines, line{"UNKNOWN", "In the traces, but not in the plan: " + Printable(strings.Join(e.NotInPlan, ", ")) + "."})
@@ -421,13 +424,25 @@ func checkGitHub(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 	for i := range r.Checked {
 		e := &r.Checked[i]
 		endpoint := strings.TrimSpace(e.Service + " " + e.Operation)
+		var unseen []string
 		for k := range e.Hops {
-			if h := &e.Hops[k]; h.Warning {
-				command("warning", endpoint, strings.TrimSpace(h.Callee+" "+h.Operation)+": "+plain(rate(h.Strained.V))+" of the calls used over 80 % of their budget")
+			h := &e.Hops[k]
+			name := strings.TrimSpace(h.Callee + " " + h.Operation)
+			if h.Warning {
+				command("warning", endpoint, name+": "+plain(rate(h.Strained.V))+" of the calls used over 80 % of their budget")
+			}
+			if k > 0 && h.Result == analyzer.CheckNotSeen {
+				unseen = append(unseen, name)
 			}
 		}
-		if r.Measured && e.Traces == 0 {
+		switch {
+		case r.Measured && e.Traces == 0:
 			command("notice", endpoint, "not in the traces: nothing was checked")
+		case len(unseen) > 0:
+			command("notice", endpoint, "without a good call in the traces, so not checked: "+strings.Join(unseen, ", "))
+		}
+		if e.Failed > 0 {
+			command("notice", endpoint, strconv.Itoa(e.Failed)+" of "+count(e.Traces, "request")+" failed: how long they took is left out")
 		}
 	}
 	switch {
