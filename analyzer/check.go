@@ -38,7 +38,8 @@ type CheckFailure struct {
 type CheckedEndpoint struct {
 	Service   string   `json:"service"`
 	Operation string   `json:"operation"`
-	Traces    int      `json:"traces"` // requests measured; 0 where there are none
+	Traces    int      `json:"traces"`           // requests measured; 0 where there are none
+	Failed    int      `json:"failed,omitempty"` // of them: their durations do not count, only that they were late
 	Budget    int64    `json:"budget_ns"`
 	Reserve   int64    `json:"reserve_ns"`
 	Chain     []string `json:"chain"`         // ids of the hops that take longest one after the other

@@ -53,7 +53,7 @@ func (j *judge) endpoint(measured bool) CheckedEndpoint {
 	}
 	places := make(map[*plan.Hop]int)
 	if j.seen != nil {
-		j.out.Traces = j.seen.Traces
+		j.out.Traces, j.out.Failed = j.seen.Traces, j.seen.Failed
 		for i, h := range j.seen.hops {
 			places[h] = i
 		}

@@ -2,19 +2,14 @@ package report_test
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/report"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail")
 
 // samples are the reports that all tests share.
 var samples = []struct {
@@ -38,25 +33,6 @@ func render(t testing.TB, r *analyzer.Report, format string, o report.Options) s
 	return b.String()
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Errorf("%s was rewritten: look at the difference and run again without -update", path)
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
-
 func TestGoldenFiles(t *testing.T) {
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
@@ -77,7 +53,7 @@ func TestGoldenFiles(t *testing.T) {
 				{"replay.120.txt", "table", report.Options{Replay: true}},
 				{"replay.csv", "csv", report.Options{Replay: true}},
 			} {
-				golden(t, s.name+"."+c.file, render(t, s.build(), c.format, c.o))
+				goldentest.Compare(t, filepath.Join("testdata", s.name+"."+c.file), render(t, s.build(), c.format, c.o))
 			}
 		})
 	}

@@ -246,6 +246,7 @@ type Call struct {
 	Parent int32 // index of the parent call; -1 for the entry
 	Span   int32 // span that was measured: the CLIENT half, or the only half
 	Callee int32 // span on the callee's side: the SERVER half, or Span
+	Maker  int32 // span whose work the call is part of: the nearest measured SERVER or CONSUMER above it, else the entry
 	Kind   CallKind
 	// Start and End are Unix ns on the clock of the entry, after the skew shifts.
 	Start, End int64
@@ -379,6 +380,7 @@ type Tree struct {
 type pending struct {
 	span   int32
 	owner  int32 // call that the span works for
+	maker  int32 // as in Call
 	shift  int64 // to add to the span's clock
 	client bool  // the span's parent is a CLIENT span that was folded into owner
 }
@@ -397,7 +399,7 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	}
 	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
-		Parent: -1, Span: entry, Callee: entry, Start: root.Start, End: root.End(),
+		Parent: -1, Span: entry, Callee: entry, Maker: entry, Start: root.Start, End: root.End(),
 		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome,
 	}
 	tr.stack = tr.stack[:0]
@@ -408,7 +410,7 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 		}
 	}
 	tr.Calls = append(tr.Calls, call)
-	tr.push(entry, pending{client: root.Kind == KindClient})
+	tr.push(entry, pending{maker: entry, client: root.Kind == KindClient})
 	for len(tr.stack) > 0 {
 		at := tr.stack[len(tr.stack)-1]
 		tr.stack = tr.stack[:len(tr.stack)-1]
@@ -419,6 +421,9 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 // push queues the children of a span, the earliest on top; each gets the rest
 // of its pending value from like.
 func (tr *Tree) push(span int32, like pending) {
+	if s := &tr.Trace.Spans[span]; (s.Kind == KindServer || s.Kind == KindConsumer) && !s.Is(FlagUnmeasured) {
+		like.maker = span
+	}
 	children := tr.Trace.Children(span)
 	for c := len(children) - 1; c >= 0; c-- {
 		like.span = children[c]
@@ -435,7 +440,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 		tr.push(at.span, at)
 		return
 	case at.client && t.isHalf(at.span):
-		tr.push(at.span, pending{owner: at.owner, shift: at.shift + tr.Calls[at.owner].Shift})
+		tr.push(at.span, pending{owner: at.owner, maker: at.maker, shift: at.shift + tr.Calls[at.owner].Shift})
 		return
 	case at.client && (t.IsAttempt(at.span) || t.isPart(at.span)):
 		tr.push(at.span, at)
@@ -447,11 +452,11 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	case s.Kind == KindInternal && t.Parent[at.span] == entry:
 		kind = CallStage
 	case s.Kind == KindInternal:
-		tr.push(at.span, pending{owner: at.owner, shift: at.shift})
+		tr.push(at.span, pending{owner: at.owner, maker: at.maker, shift: at.shift})
 		return
 	}
 	call := Call{
-		Parent: at.owner, Span: at.span, Callee: at.span, Kind: kind,
+		Parent: at.owner, Span: at.span, Callee: at.span, Maker: at.maker, Kind: kind,
 		Start: s.Start + at.shift, End: s.End() + at.shift,
 		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome,
 	}
@@ -487,9 +492,9 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	index := int32(len(tr.Calls))
 	tr.Calls = append(tr.Calls, call)
 	if kind == CallRPC && s.Kind == KindClient {
-		tr.push(at.span, pending{owner: index, shift: at.shift, client: true})
+		tr.push(at.span, pending{owner: index, maker: at.maker, shift: at.shift, client: true})
 	} else {
-		tr.push(at.span, pending{owner: index, shift: down})
+		tr.push(at.span, pending{owner: index, maker: at.maker, shift: down})
 	}
 }
 

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +289,40 @@ func TestCallTree(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A call is part of the work of the nearest SERVER span above it, whatever lies
+// between. One without its times is nobody's work.
+//
+//	edge SERVER 1  |---------------------------------|
+//	CLIENT 2          |-----------------------|
+//	attempt 3            |-----|
+//	a SERVER 4             |--|                          made 5, by way of 6
+//	CLIENT 5                |-|
+//	attempt 7                        |-------|
+//	a SERVER 8 (no times)                                made 9, as far as is known edge
+//	CLIENT 9                          |----|
+func TestCallsKnowWhoseWorkTheyArePartOf(t *testing.T) {
+	spans := []Span{
+		span(1, 0, KindServer, "edge", "GET /", 0, 100), span(2, 1, KindClient, "edge", "m", 10, 90),
+		span(3, 2, KindClient, "edge", "m", 20, 40), span(4, 3, KindServer, "a", "m", 22, 38),
+		span(6, 4, KindInternal, "a", "step", 23, 37), span(5, 6, KindClient, "a", "q", 24, 30),
+		span(7, 2, KindClient, "edge", "m", 50, 80), span(8, 7, KindServer, "a", "m", 52, 78), span(9, 8, KindClient, "a", "q", 54, 70),
+		span(10, 1, KindProducer, "edge", "publish", 91, 92), span(11, 10, KindConsumer, "mail", "receive", 93, 99),
+		span(12, 11, KindClient, "mail", "send", 94, 98),
+	}
+	spans[7].Flags |= FlagUnmeasured
+	whole := NewTrace(spans)
+	var tree Tree
+	tree.Build(whole, whole.Entries()[0], new(Paths), nil)
+	got := make(map[byte]byte)
+	for _, c := range tree.Calls {
+		got[whole.Spans[c.Span].ID[7]] = whole.Spans[c.Maker].ID[7]
+	}
+	want := map[byte]byte{1: 1, 2: 1, 5: 4, 9: 1, 10: 1, 11: 1, 12: 11}
+	if !maps.Equal(got, want) {
+		t.Errorf("makers %v, want %v", got, want)
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail, so that it cannot be left on")
+	"github.com/latencybudget/latencybudget/internal/goldentest"
+)
 
 // TestMain runs the commands of all tests in the repository's root, where the
 // examples of README and help texts are meant to run, without a terminal.
@@ -50,21 +50,7 @@ func outcome(t *testing.T, stdin string, args ...string) (code int, stdout, stde
 // golden compares got with cmd/budgetctl/testdata/name.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("cmd", "budgetctl", "testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Errorf("%s was rewritten: look at the difference and run again without -update", path)
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (make it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
+	goldentest.Compare(t, filepath.Join("cmd", "budgetctl", "testdata", name+".golden"), got)
 }
 
 // words splits a command line like a shell does, with 'quotes' alone.
@@ -254,7 +240,7 @@ func TestDocumentedRuns(t *testing.T) {
 				if run.output == "" || strings.TrimSpace(run.output) == strings.TrimSpace(stdout) {
 					return
 				}
-				if *update {
+				if goldentest.Update() {
 					now := strings.Replace(string(text), run.output, stdout, 1)
 					if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
 						t.Fatal(err)

@@ -196,6 +196,9 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 		if !wanted {
 			continue
 		}
+		if value.Type() == pcommon.ValueTypeSlice && key.TakesList() && value.Slice().Len() == 1 {
+			value = value.Slice().At(0)
+		}
 		switch value.Type() {
 		case pcommon.ValueTypeStr:
 			r.setText(attrs, key, value.Str())
@@ -205,10 +208,6 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 			attrs.SetFloat(key, value.Double())
 		case pcommon.ValueTypeBool:
 			attrs.SetBool(key, value.Bool())
-		case pcommon.ValueTypeSlice:
-			if list := value.Slice(); key.TakesList() && list.Len() == 1 && list.At(0).Type() == pcommon.ValueTypeStr {
-				r.setText(attrs, key, list.At(0).Str())
-			}
 		}
 	}
 }
