@@ -35,6 +35,8 @@ var directions = map[string][]string{
 	"analyzer":              {"analyzer/budget", "analyzer/finding", "analyzer/plan", "analyzer/profile", "analyzer/quantile", "analyzer/trace"},
 	"cmd/budgetctl":         {"*"},
 	"internal/e2e":          nil, // tests alone
+	"internal/goldentest":   nil, // for tests
+	"internal/ontime":       nil, // for tests
 	"internal/otlp":         {"analyzer/trace", "propagation/attr"},
 	"internal/tracegen":     {"*"},
 	"internal/tracegen/gen": {"*"},

@@ -38,7 +38,8 @@ type CheckFailure struct {
 type CheckedEndpoint struct {
 	Service   string   `json:"service"`
 	Operation string   `json:"operation"`
-	Traces    int      `json:"traces"` // requests measured; 0 where there are none
+	Traces    int      `json:"traces"`           // requests measured; 0 where there are none
+	Failed    int      `json:"failed,omitempty"` // of them: their durations do not count, only that they were late
 	Budget    int64    `json:"budget_ns"`
 	Reserve   int64    `json:"reserve_ns"`
 	Chain     []string `json:"chain"`         // ids of the hops that take longest one after the other
@@ -66,7 +67,7 @@ const (
 	CheckOverTimeout = "over_timeout" // the P99 is over the cap
 	CheckFailed      = "failed"       // of the gate: over its limit
 	CheckByCalls     = "by_calls"     // over, but only by what calls below take too long, which are listed
-	CheckNotSeen     = "not_seen"     // no call was measured
+	CheckNotSeen     = "not_seen"     // no call was measured; of the gate: nothing in the traces would tell
 	CheckNoBudget    = "no_budget"    // nobody waits for the hop
 	CheckOff         = "off"          // of the gate: turned off
 )
@@ -211,6 +212,7 @@ func (a *analysis) noneOfThePlan(have []string) error {
 // up in any order.
 type observed struct {
 	requests, expansions, late int
+	deadlines                  int // requests that say what was left of their budgets
 	stops                      quantile.Sample
 }
 
@@ -234,6 +236,9 @@ func (o *observed) add(r *finding.Request) {
 	ruleDropped.Check(r, note)
 	if found {
 		o.expansions++
+	}
+	if r.SaysDeadlines() {
+		o.deadlines++
 	}
 	found = false
 	if ruleLate.Check(r, note); found {

@@ -162,6 +162,48 @@ func TestBlameGoesToTheHopThatIsSlow(t *testing.T) {
 	}
 }
 
+// TestCapsAreHeldAgainstTheCallsThatWereMade: a call of two requests in 400 that takes
+// 16 to 20 ms is 0 for its share, but over a cap below that, also one that is no more
+// than the share; without a cap there is nothing else that it could be over.
+func TestCapsAreHeldAgainstTheCallsThatWereMade(t *testing.T) {
+	spans := record(func(i int, t *took) {
+		if i%200 == 0 {
+			t.c = 20
+		}
+	})
+	const ms = plan.Duration(time.Millisecond)
+	for limit, want := range map[plan.Duration]string{
+		25 * ms: analyzer.CheckOK, 15 * ms: analyzer.CheckOverTimeout, 6 * ms: analyzer.CheckOverTimeout, 0: analyzer.CheckOK,
+	} {
+		p := promised()
+		p.Endpoints[0].Hops[1].Hops[2].Cap = limit
+		r := check(t, p, analyzer.Config{}, spans)
+		if h := r.Checked[0].Hops[5]; h.Callee != "c" || h.Result != want {
+			t.Errorf("cap %v: %s is %q, want %q", limit, h.Callee, h.Result, want)
+		}
+	}
+}
+
+// TestExpansionsAreNotSeenWithoutDeadlines: a gate that nothing could fail does not say
+// that it holds. One request that tells its deadline is enough.
+func TestExpansionsAreNotSeenWithoutDeadlines(t *testing.T) {
+	gate := func(spans memory) analyzer.CheckedGate {
+		g := check(t, promised(), analyzer.Config{}, spans).Checked[0].Gate[0]
+		if g.Name != "expansions" || g.Of != requests {
+			t.Fatalf("%+v", g)
+		}
+		return g
+	}
+	spans := record(func(int, *took) {})
+	if g := gate(spans); g.Result != analyzer.CheckNotSeen || g.Ratio.Known {
+		t.Errorf("without: %+v", g)
+	}
+	spans[3].Stamp = &trace.Stamp{HasRemaining: true, Remaining: 60e6}
+	if g := gate(spans); g.Result != analyzer.CheckOK || !g.Ratio.Known {
+		t.Errorf("with one: %+v", g)
+	}
+}
+
 // TestFewRequestsFailByTheirValueAlone: one late request in 400 is no proof that more
 // than 0.1 % are late, and of none late requests nothing fails.
 func TestFewRequestsFailByTheirValueAlone(t *testing.T) {

@@ -37,7 +37,7 @@ type judged struct {
 	at       int   // in Profile.Hops; -1 where it was not seen
 	waited   bool
 	share    int64
-	cap      int64
+	cap      int64 // 0 where the plan has none beside the share
 	fails    bool
 	below    []int64 // by row of the sample: what calls below took too long
 	excess   []int64 // by row of the sample: what the caller lost by this hop; nil for nothing
@@ -53,7 +53,7 @@ func (j *judge) endpoint(measured bool) CheckedEndpoint {
 	}
 	places := make(map[*plan.Hop]int)
 	if j.seen != nil {
-		j.out.Traces = j.seen.Traces
+		j.out.Traces, j.out.Failed = j.seen.Traces, j.seen.Failed
 		for i, h := range j.seen.hops {
 			places[h] = i
 		}
@@ -121,8 +121,8 @@ func (j *judge) addAll(hops []plan.Hop, parent int, places map[*plan.Hop]int) {
 			row.Label = j.seen.Hops[at].Label
 		}
 		if h.Share > 0 {
-			r.share, r.cap = int64(h.Share), int64(max(h.Cap, h.Share))
-			row.Share, row.Cap = Some(r.share), Some(r.cap)
+			r.share, r.cap = int64(h.Share), int64(h.Cap)
+			row.Share, row.Cap = Some(r.share), Some(max(r.cap, r.share))
 		}
 		j.rows[parent].kids = append(j.rows[parent].kids, k)
 		j.add(row, r)
@@ -184,7 +184,7 @@ func (j *judge) measure() {
 		}
 		calls := from.Duration.Estimate(quantile.P99, j.seen.doubt())
 		switch {
-		case r.cap > r.share && j.beyond(&calls, r.cap):
+		case r.cap > 0 && j.beyond(&calls, r.cap):
 			r.fails, h.Result = true, CheckOverTimeout
 			h.Reason = fmt.Sprintf("P99 %s of its calls is over its TIMEOUT of %s", interval(&calls), ms(r.cap))
 		case j.beyond(&p99, r.share):
@@ -327,7 +327,7 @@ func (j *judge) overWithout(r *judged) bool {
 	if r.optional {
 		share = all.Freeze().Estimate(quantile.P99, j.seen.doubt())
 	}
-	return j.beyond(&calls, r.cap) || j.beyond(&share, r.share)
+	return r.cap > 0 && j.beyond(&calls, r.cap) || j.beyond(&share, r.share)
 }
 
 // gates judges the lines of the gate.
@@ -337,8 +337,11 @@ func (j *judge) gates() {
 		o = *j.observed
 	}
 	n := float64(o.requests)
-	j.ratio("expansions", j.gate.Expansions, ratioOf{o.expansions, o.requests, float64(o.expansions) / max(n, 1), n},
-		"with a deadline that was made later or dropped")
+	expansions := ratioOf{o.expansions, o.requests, float64(o.expansions) / max(n, 1), n}
+	if o.deadlines == 0 {
+		expansions.n = 0 // not even one would show
+	}
+	j.ratio("expansions", j.gate.Expansions, expansions, "with a deadline that was made later or dropped")
 	j.ratio("calls_after_deadline", j.gate.CallsAfterDeadline, ratioOf{o.late, o.requests, float64(o.late) / max(n, 1), n},
 		"with a call after the deadline")
 	j.stops(&o)
@@ -443,7 +446,7 @@ func (j *judge) name() {
 			for k, id := range h.AlsoOver {
 				above[k] = label[id]
 			}
-			h.Reason += "; over only by such calls: " + strings.Join(above, ", ")
+			h.Reason += "; callers over by such calls alone: " + strings.Join(above, ", ")
 		}
 		j.failures = append(j.failures, CheckFailure{Endpoint: endpoint, Name: strings.TrimSpace(h.Callee + " " + h.Operation), Text: h.Reason})
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -69,6 +68,7 @@ type EndpointChange struct {
 // EndpointSide is an endpoint on one side.
 type EndpointSide struct {
 	Traces    int          `json:"traces"`
+	Failed    int          `json:"failed"`              // requests that ended in an error that is not about time
 	MissRatio Opt[float64] `json:"miss_ratio,omitzero"` // requests over the budget of the plan
 }
 
@@ -117,6 +117,7 @@ const (
 	ChangeFaster   = "faster"
 	ChangeNoise    = "noise"       // no difference that chance does not explain
 	ChangeFew      = "few_samples" // samples of these sizes could not differ significantly, or a quantile is its maximum
+	ChangeFailed   = "all_failed"  // every call of a side failed: there are no durations of good calls
 	ChangeCensored = "censored"    // timeouts cut the calls of a side: its quantile is a lower bound
 )
 
@@ -311,7 +312,7 @@ func (e endpointPair) compare() EndpointChange {
 	var names [2][]string
 	for s, side := range []**EndpointSide{&out.Before, &out.After} {
 		if p := e[s]; p != nil {
-			*side = &EndpointSide{Traces: p.Requests}
+			*side = &EndpointSide{Traces: p.Requests, Failed: p.Hops[0].Failed}
 			names[s] = labels(p.Hops)
 		}
 	}
@@ -359,11 +360,15 @@ func (e endpointPair) change(pair hopPair, l quantile.Level, before, after *Inte
 	a, b := e[0].Hops[pair[0]].Duration, e[1].Hops[pair[1]].Duration
 	d := quantile.Differ(a, b, l, e.doubt(0), e.doubt(1))
 	switch {
+	case a.N() == 0, b.N() == 0:
+		c.Verdict = ChangeFailed
 	case a.Estimate(l, e.doubt(0)).Censored, b.Estimate(l, e.doubt(1)).Censored:
 		c.Verdict = ChangeCensored
 	case d.Few, isMaximum(a, l, e.doubt(0)), isMaximum(b, l, e.doubt(1)):
 		c.Verdict = ChangeFew
-	case before.Value == after.Value: // more may lie above it, and yet it is the same
+	case before.Value == after.Value, d.Up != (before.Value.V < after.Value.V):
+		// With ties fewer calls can lie above the quantile of both, and yet that of
+		// their side is the same or higher: a change of the shape, not of the quantile.
 		c.P, c.Verdict = Some(d.P), ChangeNoise
 	case d.Up:
 		c.P, c.Verdict = Some(d.P), ChangeSlower
@@ -460,7 +465,7 @@ func (h *HopChange) hold(e endpointPair, pair hopPair, share int64, what string)
 		}
 		fit[s] = side.Fit
 	}
-	given := fmt.Sprintf("its %s of %v", what, time.Duration(share))
+	given := fmt.Sprintf("its %s of %s", what, ms(share))
 	switch {
 	case fit[1] == FitOver && fit[0] == FitOver:
 		h.Plan = "still over " + given
@@ -491,6 +496,9 @@ func (c *Comparison) warn(sides [2]*analysis, p *plan.Plan) {
 	}
 	if sides[0].rules.Weighted() != sides[1].rules.Weighted() {
 		c.Warnings = append(c.Warnings, "only one side has sampling thresholds (ot=th): the other may be a biased sample; --unweighted takes all alike")
+	}
+	if len(c.Endpoints) > 0 && !slices.ContainsFunc(c.Endpoints, func(e EndpointChange) bool { return e.Seen == SeenBoth }) {
+		c.Warnings = append(c.Warnings, "no endpoint is on both sides, so nothing is compared")
 	}
 	if p != nil && !slices.ContainsFunc(c.Endpoints, func(e EndpointChange) bool { return e.Budget.Known }) {
 		c.Warnings = append(c.Warnings, "the plan has none of these endpoints")

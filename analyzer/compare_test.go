@@ -137,7 +137,7 @@ func TestComparedWithItselfIsAllNoise(t *testing.T) {
 			for _, h := range e.Hops {
 				for _, change := range []analyzer.Change{h.P50, h.P99} {
 					switch change.Verdict {
-					case analyzer.ChangeNoise, analyzer.ChangeFew, analyzer.ChangeCensored:
+					case analyzer.ChangeNoise, analyzer.ChangeFew, analyzer.ChangeFailed, analyzer.ChangeCensored:
 					default:
 						t.Errorf("%s: %s is %q", story, h.Label, change.Verdict)
 					}
@@ -145,6 +145,80 @@ func TestComparedWithItselfIsAllNoise(t *testing.T) {
 				if h.Seen != analyzer.SeenBoth || h.Before.ID != h.After.ID {
 					t.Errorf("%s: %s is %s", story, h.Label, h.Seen)
 				}
+			}
+		}
+	}
+}
+
+// TestVerdictsFollowTheQuantiles compares calls of few different durations, where
+// counts above a quantile and the quantile itself can go apart: slower is higher.
+func TestVerdictsFollowTheQuantiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	draw := func() trace.Source {
+		var spans []trace.Span
+		least, most, share := rng.Int64N(4), 1+rng.Int64N(3), rng.Float64()
+		for i := range 200 + rng.IntN(200) {
+			ticks := least
+			if rng.Float64() < share {
+				ticks += rng.Int64N(most + 1)
+			}
+			id := trace.TraceID{1, byte(i), byte(i >> 8)}
+			spans = append(spans, trace.Span{
+				TraceID: id, ID: trace.SpanID{1}, Start: int64(i+1) * 1e9, Duration: (ticks + 1) * 1e6, Kind: trace.KindServer,
+				Desc: &trace.Desc{Service: "a", Operation: "op"},
+			})
+		}
+		return input{spans: spans}
+	}
+	changes := 0
+	for range 300 {
+		h := compared(t, draw(), draw()).Endpoints[0].Hops[0]
+		for _, c := range []analyzer.Change{h.P50, h.P99} {
+			switch {
+			case c.Verdict == analyzer.ChangeSlower && c.Ratio.V > 1, c.Verdict == analyzer.ChangeFaster && c.Ratio.V < 1:
+				changes++
+			case c.Verdict != analyzer.ChangeNoise && c.Verdict != analyzer.ChangeFew:
+				t.Errorf("P50 %v → %v, P99 %v → %v: %+v", h.Before.P50.Value, h.After.P50.Value, h.Before.P99.Value, h.After.P99.Value, c)
+			}
+		}
+	}
+	if changes == 0 {
+		t.Error("nothing changed")
+	}
+}
+
+// TestNothingInCommonIsSaid compares sides that share no endpoint.
+func TestNothingInCommonIsSaid(t *testing.T) {
+	a, b := input{spans: spansOf(t, "../testdata/dag")}, input{spans: spansOf(t, "../testdata/nested")}
+	for _, c := range []struct {
+		after trace.Source
+		want  int
+	}{{a, 0}, {b, 1}} {
+		if got := compared(t, a, c.after).Warnings; len(got) != c.want {
+			t.Errorf("warnings %q, want %d", got, c.want)
+		}
+	}
+}
+
+// TestASideThatFailedIsNotFew compares calls that ended well with the same calls,
+// of which all failed: no number of them makes their durations comparable.
+func TestASideThatFailedIsNotFew(t *testing.T) {
+	good := drawn(t, tracegen.OrdersModel(), 400)
+	bad := make([]trace.Span, len(good))
+	for i, s := range good {
+		s.Outcome = trace.OutcomeFailed
+		bad[i] = s
+	}
+	for _, c := range []*analyzer.Comparison{
+		compared(t, input{spans: good}, input{spans: bad}), compared(t, input{spans: bad}, input{spans: good}),
+		compared(t, input{spans: bad}, input{spans: bad}),
+	} {
+		if e := c.Endpoints[0]; e.Before.Failed+e.After.Failed == 0 {
+			t.Error("nobody says that requests failed")
+		}
+		for label, got := range verdicts(c) {
+			if got != [2]string{analyzer.ChangeFailed, analyzer.ChangeFailed} {
+				t.Errorf("%s is %q", label, got)
 			}
 		}
 	}

@@ -61,6 +61,6 @@ func ExampleCheck() {
 		fmt.Printf("%s: %s\n", f.Name, f.Text)
 	}
 	// Output:
-	// auth Check: P99 25.0 ms (95 %: 22.6 to 30.7) is over its BUDGET of 10 ms; over only by such calls: validate
+	// auth Check: P99 25.0 ms (95 %: 22.6 to 30.7) is over its BUDGET of 10 ms; callers over by such calls alone: validate
 	// risk Score: P99 120 ms (95 %: 105 to 365) of its calls is over its TIMEOUT of 80 ms
 }

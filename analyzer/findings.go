@@ -36,7 +36,7 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		if h := e.hops[int(hop)]; h != nil && h.Floor > 0 {
 			return finding.Floor{Time: int64(h.Floor), Set: true}
 		}
-		d := e.p.Hops[hop].Duration
+		d := e.p.Hops[hop].Attempt // an operation may be several calls: each needs its own time only
 		if d.N() < fewestForFloor {
 			return finding.Floor{}
 		}

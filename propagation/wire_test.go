@@ -24,12 +24,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/latencybudget/latencybudget/internal/ontime"
 	"github.com/latencybudget/latencybudget/propagation"
 )
 
 // The tests below run over real HTTP and gRPC on the loopback interface. Times
 // are therefore bounded, not exact, and of several runs the best one counts: a
-// busy machine makes a request later, never earlier.
+// busy machine makes a request later, never earlier. Where that is not enough,
+// all of these times get longer by the scale of the trial.
 
 const (
 	timeoutHeader = "X-Timeout-Budget-Ms"
@@ -48,10 +50,10 @@ const (
 	dropped       // no call has a deadline, and servers take 1 s
 )
 
-func (m mode) outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
+func (m mode) outgoing(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	switch m {
 	case fresh:
-		return context.WithTimeout(context.WithoutCancel(ctx), freshTimeout)
+		return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	case dropped:
 		return context.WithoutCancel(ctx), func() {}
 	}
@@ -61,33 +63,42 @@ func (m mode) outgoing(ctx context.Context) (context.Context, context.CancelFunc
 // log gathers the ended spans of all services by trace, and there by service
 // and kind.
 type log struct {
+	scale  time.Duration
 	mu     sync.Mutex
 	traces map[trace.TraceID]map[string]attrs
 }
 
 const spansPerRequest = 5
 
-// inTime returns the requests that ended before their deadline. It waits until
-// there are n: servers end their spans after answering.
-func (l *log) inTime(t *testing.T, n int) []map[string]attrs {
+// inTime returns the requests that ended before their deadline, of n that were
+// answered. It waits for the spans of those: servers end theirs after answering.
+func (l *log) inTime(t *ontime.Trial, n int) (results []map[string]attrs) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(ms) {
-		var complete []map[string]attrs
+		results = nil
+		complete := 0
 		l.mu.Lock()
 		for _, spans := range l.traces {
-			left, _ := spans["gateway client"]["remaining.end"].(float64)
-			if len(spans) == spansPerRequest && left > 0 {
-				complete = append(complete, spans)
+			if len(spans) != spansPerRequest {
+				continue
+			}
+			complete++
+			if left, _ := spans["gateway client"]["remaining.end"].(float64); left > 0 {
+				results = append(results, spans)
 			}
 		}
 		l.mu.Unlock()
-		if n > 0 && len(complete) >= n {
-			return complete
+		if complete >= n {
+			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d requests in time, want %d and one at least", len(complete), n)
+			t.Fatalf("the spans of %d requests are complete, want those of %d", complete, n)
 		}
 	}
+	if len(results) == 0 {
+		t.Errorf("no request was in time, %d were answered", n)
+	}
+	return results
 }
 
 func (l *log) provider(service string) *sdktrace.TracerProvider {
@@ -106,7 +117,7 @@ func (l *log) provider(service string) *sdktrace.TracerProvider {
 	return sdktrace.NewTracerProvider(
 		// Resets here are by hundreds of milliseconds. What the scheduler can put
 		// between Extract and a middleware inside must not look like one.
-		sdktrace.WithSpanProcessor(propagation.NewSpanProcessor(propagation.WithTolerance(late, 0.02))),
+		sdktrace.WithSpanProcessor(propagation.NewSpanProcessor(propagation.WithTolerance(late*l.scale, 0.02))),
 		sdktrace.WithSpanProcessor(propagation.NewEndStamper(record)))
 }
 
@@ -142,7 +153,7 @@ func (c httpChain) service(t *testing.T, l *log, name, next string) string {
 		if next == "" {
 			return
 		}
-		ctx, cancel := c.outgoing(r.Context())
+		ctx, cancel := c.outgoing(r.Context(), freshTimeout*l.scale)
 		defer cancel()
 		if err := get(ctx, client, next); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -150,7 +161,7 @@ func (c httpChain) service(t *testing.T, l *log, name, next string) string {
 	})
 	limit := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			timeout := freshTimeout
+			timeout := freshTimeout * l.scale
 			given, err := strconv.Atoi(r.Header.Get(timeoutHeader))
 			if err == nil && (c.mode == passedOn || name == "gateway" && !c.inside) {
 				timeout = time.Duration(given) * ms
@@ -214,7 +225,7 @@ func grpcChain(t *testing.T, l *log, m mode, work time.Duration) func(ctx contex
 			if call == nil {
 				return nil
 			}
-			ctx, cancel := m.outgoing(ctx)
+			ctx, cancel := m.outgoing(ctx, freshTimeout*l.scale)
 			defer cancel()
 			return call(ctx)
 		})
@@ -294,15 +305,19 @@ const (
 
 // check compares the runs of one chain with the rows. Flags must be right in
 // every run, times within the bounds, which slack widens upwards.
-func check(t *testing.T, rows []row, results []map[string]attrs, slack time.Duration) {
+func check(t *ontime.Trial, rows []row, results []map[string]attrs, slack time.Duration) {
 	t.Helper()
+	if len(results) == 0 {
+		return
+	}
 	for _, want := range rows {
 		bound := func(name string, upper time.Duration) {
 			best := -1.0
 			for _, result := range results {
 				got, ok := result[want.span][name].(float64)
+				got /= float64(t.Scale)
 				if ok != (upper != 0) {
-					t.Fatalf("%s: %s present: %v, want %v in %v", want.span, name, ok, upper != 0, result[want.span])
+					t.Errorf("%s: %s present: %v, want %v in %v", want.span, name, ok, upper != 0, result[want.span])
 				}
 				if got > (upper + slack).Seconds() {
 					t.Errorf("%s: %s = %v, want at most %v", want.span, name, got, upper)
@@ -413,33 +428,36 @@ func TestTwoHopsOverHTTP(t *testing.T) {
 		{"inside, fresh, header named, observed", httpChain{mode: fresh, inside: true, options: header, observe: true}, insideFreshObserved},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := new(log)
-			test.chain.work = work
-			url := test.chain.serve(t, l)
-			good := 0
-			for range runs {
-				// The one who asks has a budget and no telemetry.
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-				if err != nil {
-					t.Fatal(err)
+			ontime.Judge(t, func(t *ontime.Trial) {
+				l := &log{scale: t.Scale}
+				chain := test.chain
+				chain.work = work * t.Scale
+				url := chain.serve(t.T, l)
+				good := 0
+				for range runs {
+					// The one who asks has a budget and no telemetry.
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.Header.Set(timeoutHeader, strconv.FormatInt((budget*t.Scale).Milliseconds(), 10))
+					answer, err := http.DefaultClient.Do(r)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := answer.Body.Close(); err != nil {
+						t.Error(err)
+					}
+					if answer.StatusCode == http.StatusOK {
+						good++
+					}
 				}
-				r.Header.Set(timeoutHeader, "300")
-				answer, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
+				slack := time.Duration(0)
+				if chain.inside {
+					slack = late
 				}
-				if err := answer.Body.Close(); err != nil {
-					t.Error(err)
-				}
-				if answer.StatusCode == http.StatusOK {
-					good++
-				}
-			}
-			slack := time.Duration(0)
-			if test.chain.inside {
-				slack = late
-			}
-			check(t, test.rows, l.inTime(t, good), slack)
+				check(t, test.rows, l.inTime(t, good), slack)
+			})
 		})
 	}
 }
@@ -455,62 +473,65 @@ func TestTwoHopsOverGRPC(t *testing.T) {
 		{"dropped", dropped, droppedOverGRPC},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := new(log)
-			call := grpcChain(t, l, test.mode, work)
-			good := 0
-			for range runs + 1 { // The first connects.
-				ctx, cancel := context.WithTimeout(t.Context(), budget)
-				err := call(ctx)
-				cancel()
-				if err == nil {
-					good++
+			ontime.Judge(t, func(t *ontime.Trial) {
+				l := &log{scale: t.Scale}
+				call := grpcChain(t.T, l, test.mode, work*t.Scale)
+				good := 0
+				for range runs + 1 { // The first connects.
+					ctx, cancel := context.WithTimeout(t.Context(), budget*t.Scale)
+					err := call(ctx)
+					cancel()
+					if err == nil {
+						good++
+					}
 				}
-			}
-			check(t, test.rows, l.inTime(t, good), 0)
+				check(t, test.rows, l.inTime(t, good), 0)
+			})
 		})
 	}
 }
 
-// A gateway works for 40 ms and calls a backend that would take 2 s. With the
+// A gateway works for 40 ms and calls a backend that never answers. With the
 // deadline passed on the whole takes 300 ms; with a timeout of its own for the
 // call, 40 ms more.
 func TestFreshTimeoutsCostAHopMore(t *testing.T) {
-	const gatewayWork = 40 * ms
-	release := make(chan struct{})
-	backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		select {
-		case <-r.Context().Done():
-		case <-release:
-		case <-time.After(2 * time.Second):
+	ontime.Judge(t, func(t *ontime.Trial) {
+		gatewayWork, budget := 40*ms*t.Scale, budget*t.Scale
+		release := make(chan struct{})
+		backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-release:
+			}
+		}))
+		defer backend.Close()
+		defer close(release)
+		s := newService(t.T)
+		total := func(fresh bool) time.Duration {
+			start := time.Now()
+			ctx, _ := s.serve(within(t.T, t.Context(), budget), nil)
+			time.Sleep(gatewayWork)
+			if fresh {
+				ctx = within(t.T, context.WithoutCancel(ctx), budget)
+			}
+			if err := get(ctx, http.DefaultClient, backend.URL); err == nil {
+				t.Errorf("the backend answered")
+			}
+			return time.Since(start)
 		}
-	}))
-	defer backend.Close()
-	defer close(release)
-	s := newService(t)
-	total := func(fresh bool) time.Duration {
-		start := time.Now()
-		ctx, _ := s.serve(within(t, t.Context(), budget), nil)
-		time.Sleep(gatewayWork)
-		if fresh {
-			ctx = within(t, context.WithoutCancel(ctx), budget)
+		shortest := map[bool]time.Duration{false: time.Hour, true: time.Hour}
+		for range runs {
+			for fresh := range shortest {
+				shortest[fresh] = min(shortest[fresh], total(fresh))
+			}
 		}
-		if err := get(ctx, http.DefaultClient, backend.URL); err == nil {
-			t.Error("the backend answered")
+		if got := shortest[false]; got < budget || got >= budget+gatewayWork {
+			t.Errorf("passed on: %v, want %v and a little", got, budget)
 		}
-		return time.Since(start)
-	}
-	shortest := map[bool]time.Duration{false: time.Hour, true: time.Hour}
-	for range runs {
-		for fresh := range shortest {
-			shortest[fresh] = min(shortest[fresh], total(fresh))
+		if got := shortest[true]; got < budget+gatewayWork {
+			t.Errorf("fresh: %v, want %v at least", got, budget+gatewayWork)
 		}
-	}
-	if got := shortest[false]; got < budget || got >= budget+gatewayWork {
-		t.Errorf("passed on: %v, want %v and a little", got, budget)
-	}
-	if got := shortest[true]; got < budget+gatewayWork {
-		t.Errorf("fresh: %v, want %v at least", got, budget+gatewayWork)
-	}
+	})
 }
 
 // count counts flags over many requests.

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -10,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the table in docs/strategies.md")
 
 const strategiesDoc = "../../docs/strategies.md"
 
@@ -122,7 +120,7 @@ func TestStrategiesOnRequestsThatDidNotMakeThem(t *testing.T) {
 	if old == text {
 		return
 	}
-	if *update {
+	if goldentest.Update() {
 		if err := os.WriteFile(strategiesDoc, []byte(before+begin+text+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}

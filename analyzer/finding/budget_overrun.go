@@ -9,14 +9,14 @@ var budgetOverrun = Rule{
 	Name: "budget-overrun", Severity: Error, Flag: attr.FlagOverrun,
 	Summary:   "A call took longer than what was left of the request's budget when it began.",
 	Formula:   "remaining.start − duration < 0, where remaining.start > 0.",
-	Tolerance: "A microsecond, the step of the attribute.",
+	Tolerance: "A microsecond, the step of the attribute; 50 ms more where the deadline was sent as a point in time.",
 	Mistakes: "A long stream is over by nature: its duration is a lifetime. A call that is stopped at its deadline " +
 		"ends a moment after it, so the amount matters more than the count. Spans without budget attributes are not judged.",
 	text: "ran up to %s over what was left of the budget",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			ns, span, known := r.leftOf(c)
-			if over := r.span(span).Duration - ns; known && ns > 0 && over > microsecond {
+			if over := r.span(span).Duration - ns; known && ns > 0 && over > microsecond+r.slack(r.span(span)) {
 				report(Finding{Call: i, Span: span, Amount: over})
 			}
 		})

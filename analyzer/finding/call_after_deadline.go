@@ -10,7 +10,7 @@ var callAfterDeadline = Rule{
 	Summary: "A service sent another call when its deadline had passed or its own caller had given up.",
 	Formula: "The call starts later after the start of the span that made it than that span had left, " +
 		"or than the caller of that span waited before it timed out or cancelled.",
-	Tolerance: "A microsecond after the deadline, 5 ms after a caller gave up. All times are on the clock of the service " +
+	Tolerance: "A microsecond after the deadline, 50 ms more where it was sent as a point in time; 5 ms after a caller gave up. All times are on the clock of the service " +
 		"that made the call, or durations.",
 	Mistakes: "Clean-up after a failure, such as releasing a lock, is right to be late. A service that never learns of the " +
 		"cancellation is flagged too: that is the point.",
@@ -21,13 +21,13 @@ var callAfterDeadline = Rule{
 			if exit == nil || c.Parent < 0 {
 				return
 			}
-			server := r.span(r.maker(c.Span))
+			server := r.span(c.Maker)
 			if !oneClock(server, exit) {
 				return
 			}
 			passed := exit.Start - server.Start
 			late := int64(0)
-			if ns, known := left(server); known && passed-ns > microsecond {
+			if ns, known := left(server); known && passed-ns > microsecond+r.slack(server) {
 				late = passed - ns
 			}
 			// Attempts have servers of their own: which of them waited is not clear.

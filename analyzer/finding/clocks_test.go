@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -43,6 +45,44 @@ func TestTimesOfOneServiceOnTwoHostsAreNotCompared(t *testing.T) {
 	for _, rule := range timing {
 		if got := foundBy(t, rule, spans, shop()); got != nil {
 			t.Errorf("%s: %q", rule, got)
+		}
+	}
+}
+
+// A deadline that was sent as a point in time is as good as the clocks are: what is
+// left may be 50 ms more.
+//
+//	>a         0 |-------------------|---------| 140    100 left, if the clocks agree
+//	a>b                              | |-| 130
+//	>late            nothing left, if they do
+func TestWhatIsLeftByAnotherClockHasSlack(t *testing.T) {
+	for _, c := range []struct {
+		more float64 // ms
+		want []string
+	}{
+		{0, nil},
+		{20, []string{
+			"budget-overrun >a 60ms", "call-after-deadline a>b 60ms a",
+			"exhausted-at-start >late 60ms", "work-after-deadline >a 10ms", "work-after-deadline >late 8ms",
+		}},
+	} {
+		spans := []span{
+			{name: ">a", start: 0, end: 140 + c.more, stamp: budget(100)},
+			{name: "a>b", under: ">a", start: 140 + c.more, end: 140 + c.more},
+			{name: "a>late", under: ">a", start: 10, end: 50},
+			{name: ">late", under: "a>late", start: 10, end: 18, stamp: budget(-40 - c.more)},
+		}
+		for _, i := range []int{0, 3} {
+			spans[i].stamp.Absolute = true
+		}
+		var got []string
+		for _, rule := range []string{"budget-overrun", "call-after-deadline", "exhausted-at-start", "work-after-deadline"} {
+			for _, f := range found(t, rule, spans) {
+				got = append(got, rule+" "+f)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%v ms more (-want +got):\n%s", c.more, diff)
 		}
 	}
 }

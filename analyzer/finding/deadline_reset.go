@@ -82,7 +82,7 @@ func (r *Request) above(c *trace.Call, half int32) (s *trace.Span, gap int64) {
 	if c.Parent < 0 {
 		return nil, 0
 	}
-	maker := r.span(r.maker(c.Span))
+	maker := r.span(c.Maker)
 	gap = passed(maker, r.span(c.Span))
 	if knows(maker) {
 		return maker, gap

@@ -2,7 +2,6 @@ package finding_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -10,11 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
 
 //go:generate go test . -run ^TestTheDocsAreCurrent$ -update
-
-var update = flag.Bool("update", false, "write docs/findings.md")
 
 const docs = "../../docs/findings.md"
 
@@ -53,7 +51,7 @@ func page() []byte {
 }
 
 func TestTheDocsAreCurrent(t *testing.T) {
-	if *update {
+	if goldentest.Update() {
 		if err := os.WriteFile(docs, page(), 0o644); err != nil {
 			t.Fatal(err)
 		}

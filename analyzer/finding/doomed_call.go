@@ -8,7 +8,7 @@ import (
 var doomedCall = Rule{
 	Name: "doomed-call", Severity: Error, Flag: attr.FlagDoomedCall,
 	Summary: "A call was sent with less time than it is of any use with: better to fail at once, and spare the callee the work.",
-	Formula: "0 < remaining.start < floor. The floor is the plan's, or that of `--floor`; without either it is the hop's own P50, " +
+	Formula: "0 < remaining.start < floor. The floor is the plan's, or that of `--floor`; without either it is the P50 of the hop's single calls, " +
 		"and calls that were answered in time are not counted. The amount is what was missing.",
 	Tolerance: "None where the floor was set. A P50 is taken from 5 good calls on, unless it is itself cut short by timeouts.",
 	Mistakes: "A hop whose fast and slow calls differ much, as with a cache, has a P50 that says little of one call: set its " +

@@ -7,17 +7,18 @@ import (
 
 var exhaustedAtStart = Rule{
 	Name: "exhausted-at-start", Severity: Error, Flag: attr.FlagExhaustedAtStart,
-	Summary:   "A call began when nothing was left of the request's budget: whatever it did was too late.",
-	Formula:   "remaining.start ≤ 0.",
-	Tolerance: "None: what is left is measured on the clock of the span that says so.",
-	Mistakes: "Where a deadline was sent as a point in time, a clock that is ahead exhausts it early: " +
+	Summary: "A call began when nothing was left of the request's budget: whatever it did was too late.",
+	Formula: "remaining.start ≤ 0.",
+	Tolerance: "None: what is left is measured on the clock of the span that says so. 50 ms where the deadline was sent as " +
+		"a point in time.",
+	Mistakes: "Where a deadline was sent as a point in time, a clock that is further ahead than that exhausts it early: " +
 		"latency_budget.source is header_absolute then. gRPC servers refuse such calls before they have a span; " +
 		"the CLIENT span shows them.",
 	text: "began up to %s after the budget was spent",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			for _, half := range [...]int32{c.Span, c.Callee} {
-				if ns, known := left(r.span(half)); known && ns <= 0 {
+				if ns, known := left(r.span(half)); known && ns <= -r.slack(r.span(half)) {
 					report(Finding{Call: i, Span: half, Amount: -ns})
 					return
 				}

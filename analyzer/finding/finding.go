@@ -188,7 +188,6 @@ type Request struct {
 
 	tree       *trace.Tree
 	detached   []bool  // by call: nobody waits for it
-	makers     []int32 // by span: see maker; made when needed
 	losers     []bool  // by call: see overtaken; made when needed
 	number, of []int64 // by call: see attempts; made when needed
 	before     []int32 // by call: the attempt before it, -1 for none; made with number
@@ -196,7 +195,6 @@ type Request struct {
 	todo       []int32 // scratch of tries
 	given      []giver // by call: see givers; made when needed
 	order      []int32 // scratch of countAttempts
-	caller     []int32 // likewise
 }
 
 // NewRequest returns a request to check. async tells which calls nobody waits
@@ -213,8 +211,8 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
-		tree: tree, detached: r.detached[:0], makers: r.makers[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
-		given: r.given[:0], order: r.order, caller: r.caller,
+		tree: tree, detached: r.detached[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
+		given: r.given[:0], order: r.order,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]
@@ -233,6 +231,17 @@ func (r *Request) Attempt(call int32) (number, of int64) {
 		return numbers[call], totals[call]
 	}
 	return 1, int64(r.tree.Calls[call].Attempts)
+}
+
+// SaysDeadlines tells whether any span of what somebody waits for says what was left
+// of the request's budget: otherwise no deadline that was lost can show.
+func (r *Request) SaysDeadlines() bool {
+	for i := range r.tree.Calls {
+		if c := &r.tree.Calls[i]; !r.detached[i] && (knows(r.span(c.Span)) || knows(r.span(c.Callee))) {
+			return true
+		}
+	}
+	return false
 }
 
 // waited calls visit for every call that somebody waits for, parents first.
@@ -268,38 +277,7 @@ type process struct{ service, host string }
 func processOf(s *trace.Span) process { return process{s.Desc.Service, s.Desc.Host} }
 
 // oneClock tells whether the times of two spans can be compared.
-func oneClock(a, b *trace.Span) bool {
-	return processOf(a) == processOf(b) && !a.Is(trace.FlagUnmeasured) && !b.Is(trace.FlagUnmeasured)
-}
-
-// maker returns the span whose work a span is part of: the nearest SERVER or
-// CONSUMER span above it, else the topmost span.
-func (r *Request) maker(span int32) int32 {
-	const unknown = -1
-	t := r.tree.Trace
-	if len(r.makers) == 0 {
-		for range t.Spans {
-			r.makers = append(r.makers, unknown)
-		}
-	}
-	found, up := span, t.Parent[span]
-	for up >= 0 {
-		found = up
-		if k := t.Spans[up].Kind; k == trace.KindServer || k == trace.KindConsumer {
-			break
-		}
-		if known := r.makers[up]; known != unknown {
-			found = known
-			break
-		}
-		up = t.Parent[up]
-	}
-	// What lies between has the same maker: a second walk ends at once.
-	for s := span; s != found && s != up && s >= 0; s = t.Parent[s] {
-		r.makers[s] = found
-	}
-	return found
-}
+func oneClock(a, b *trace.Span) bool { return processOf(a) == processOf(b) }
 
 // left is what was left of the request's budget when a span began, ns: the
 // figure that it carries, or else its own deadline.
@@ -330,6 +308,15 @@ func (r *Request) tolerance(left int64, absolute bool) int64 {
 		t += r.MaxSkew
 	}
 	return t
+}
+
+// slack is by how much more a span may have had left than it says, ns: its deadline
+// was sent as a point in time, on another clock than its own.
+func (r *Request) slack(s *trace.Span) int64 {
+	if s.Stamp != nil && s.Stamp.Absolute {
+		return r.MaxSkew
+	}
+	return 0
 }
 
 // gaveUp tells whether a caller ended without waiting for the answer.

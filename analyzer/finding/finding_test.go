@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -295,6 +296,41 @@ func TestDeepAndWideRequestsTakeLinearTime(t *testing.T) {
 		if got := tally.List(nil); len(got) == 0 || got[0].Findings < n/4 {
 			t.Errorf("%s: %v, want a finding for every call", name, got)
 		}
+	}
+}
+
+// A trace may hold many requests: each costs what it has, not what the trace has.
+func TestARequestCostsTheSameInATraceOfMany(t *testing.T) {
+	cost := func(n int) uint64 {
+		spans := make([]span, 0, 2*n)
+		for i := range n {
+			server := fmt.Sprintf(">b#%d", i)
+			spans = append(spans, span{name: server, start: 0, end: 120, stamp: budget(100)},
+				span{name: fmt.Sprintf("b>c#%d", i), under: server, start: 110, end: 115, stamp: budget(-10), outcome: cancelled})
+		}
+		tr, _ := tree(t, spans)
+		whole, paths, entries := tr.Trace, new(trace.Paths), tr.Trace.Entries()
+		if len(entries) != n {
+			t.Fatalf("%d entries, want %d", len(entries), n)
+		}
+		var before, after runtime.MemStats
+		found := 0
+		runtime.ReadMemStats(&before)
+		for _, entry := range entries {
+			tr.Build(whole, entry, paths, nil)
+			r := finding.NewRequest(tr, nil, finding.Defaults)
+			for _, rule := range finding.Rules() {
+				rule.Check(r, func(finding.Finding) { found++ })
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if found < 5*n {
+			t.Fatalf("%d findings in %d requests", found, n)
+		}
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+	}
+	if few, many := cost(100), cost(3000); many > 2*few {
+		t.Errorf("a request takes %d bytes in a trace of 3000, and %d in one of 100", many, few)
 	}
 }
 

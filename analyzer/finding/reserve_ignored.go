@@ -23,7 +23,7 @@ var reserveIgnored = Rule{
 			}
 			l, _ := r.Planned(c.Parent)
 			tail := l.Tail
-			server := r.span(r.maker(c.Span))
+			server := r.span(c.Maker)
 			ns, known := left(server)
 			if tail <= 0 || !known || !oneClock(server, exit) {
 				return

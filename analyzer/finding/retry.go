@@ -35,15 +35,15 @@ func (r *Request) countAttempts() {
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
 		return
 	}
-	order, maker := r.order[:0], r.caller[:0]
+	order := r.order[:0]
 	for i := range calls {
-		order, maker = append(order, int32(i)), append(maker, r.maker(calls[i].Span))
+		order = append(order, int32(i))
 		r.number, r.of, r.before = append(r.number, 0), append(r.of, 0), append(r.before, -1)
 	}
-	r.order, r.caller = order, maker
+	r.order = order
 	number, of, before := r.number, r.of, r.before
 	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(maker[a], maker[b]), cmp.Compare(calls[a].Path, calls[b].Path),
+		return cmp.Or(cmp.Compare(calls[a].Maker, calls[b].Maker), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
 	})
 	first, total := 0, int64(0) // of the running logical call
@@ -58,7 +58,7 @@ func (r *Request) countAttempts() {
 		again := false
 		if k > 0 {
 			p := &calls[order[k-1]]
-			again = maker[order[k-1]] == maker[i] && p.Path == c.Path &&
+			again = p.Maker == c.Maker && p.Path == c.Path &&
 				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff
 		}
 		if again {

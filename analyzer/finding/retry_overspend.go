@@ -21,7 +21,7 @@ var retryOverspend = Rule{
 			if c.Parent < 0 || said == i {
 				return
 			}
-			server := r.span(r.maker(c.Span))
+			server := r.span(c.Maker)
 			ns, known := left(server)
 			if !known || !oneClock(server, again) {
 				return

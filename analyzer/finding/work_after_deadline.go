@@ -11,7 +11,7 @@ var workAfterDeadline = Rule{
 	Formula: "The caller timed out or cancelled, and the callee's span is longer than the caller's; or the callee's span is " +
 		"longer than its own remaining.start. The amount is the longer of the two. The P99 is over all callees that should " +
 		"have stopped, those that did so at once too.",
-	Tolerance: "5 ms to stop. Durations are compared, so clocks need not agree; the amount is then a lower bound.",
+	Tolerance: "5 ms to stop, and 50 ms where the deadline was sent as a point in time. Durations are compared, so clocks need not agree; the amount is then a lower bound.",
 	Mistakes: "Work that must be finished once begun, such as a commit, is right to go on. The loser of a hedge is no " +
 		"finding. A callee that began late may work on unseen.",
 	text: "worked on for up to %s when nobody waited any more",
@@ -48,8 +48,10 @@ func (r *Request) toStop(report func(Finding)) {
 		if exit != nil && gaveUp(exit) {
 			after, stop = max(after, entry.Duration-exit.Duration), true
 		}
-		if ns, known := left(entry); known && entry.Duration > max(ns, 0) {
-			after, stop = max(after, entry.Duration-max(ns, 0)), true
+		if ns, known := left(entry); known {
+			if over := entry.Duration - max(ns+r.slack(entry), 0); over > 0 {
+				after, stop = max(after, over), true
+			}
 		}
 		if stop {
 			report(Finding{Call: i, Span: c.Callee, Amount: after, quiet: after <= r.Grace})

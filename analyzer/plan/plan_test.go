@@ -3,7 +3,6 @@ package plan_test
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,27 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail, so that it cannot be left on")
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Errorf("%s was rewritten: look at the difference and run again without -update", path)
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (make it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
-}
 
 func read(t *testing.T, path string) *plan.Plan {
 	t.Helper()
@@ -94,7 +74,7 @@ func TestWrittenPlansReadBackTheSame(t *testing.T) {
 		if err := plan.Write(&b, p); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		golden(t, filepath.Join("testdata", name+".golden.yaml"), b.String())
+		goldentest.Compare(t, filepath.Join("testdata", name+".golden.yaml"), b.String())
 		back, err := plan.Read(name, &b)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -123,7 +103,7 @@ func TestEveryMistakeIsNamedWithItsLine(t *testing.T) {
 			t.Errorf("%s: %v, %v; want no plan and all errors", path, p, err)
 			continue
 		}
-		golden(t, strings.TrimSuffix(path, ".yaml")+".err", err.Error()+"\n")
+		goldentest.Compare(t, strings.TrimSuffix(path, ".yaml")+".err", err.Error()+"\n")
 	}
 }
 

@@ -353,6 +353,7 @@ func (w *worker) repeats(group []int32, other bool) operation {
 		in := &w.instances[i]
 		call := &calls[in.call]
 		op.count += call.Attempts
+		op.pause = max(op.pause, call.LongestPause)
 		if own := max(call.LongestAttempt, 0); own > op.longest {
 			op.longest = own
 		}

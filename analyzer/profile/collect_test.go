@@ -84,7 +84,7 @@ func TestRepeatsAreToldApart(t *testing.T) {
 				of(trace.KindClient, "a", "Get", 0, 100*ms,
 					serverSpan("b", "Get", 0, 100*ms)), of(trace.KindClient, "a", "Get", 110*ms, 210*ms),
 				of(trace.KindClient, "a", "Get", 220*ms, 300*ms, serverSpan("b", "Get", 220*ms, 300*ms)))},
-			want: facts{Duration: 300, Attempt: 100, Count: 3, Self: 300, MaxAttempts: 3, Retried: true, Path: 300},
+			want: facts{Duration: 300, Attempt: 100, Count: 3, Self: 300, MaxAttempts: 3, Retried: true, Path: 300, Backoff: 10},
 		},
 		{
 			name: "a failed call has no duration", below: []work{get(0, 10, failed)},

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -13,37 +12,25 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 )
 
-// checkFormats are the renderers of a check by name, in the order in which help
-// lists them.
-var checkFormats = []struct {
-	name   string
-	render func(io.Writer, *analyzer.CheckReport, Options) error
-}{
+var checkFormats = renderers[analyzer.CheckReport]{
 	{"table", checkTable},
-	{"json", checkJSON},
+	{"json", writeJSON[analyzer.CheckReport]},
 	{"junit", checkJUnit},
 	{"github", checkGitHub},
 }
 
 // CheckFormats returns the names that [RenderCheck] knows.
-func CheckFormats() []string {
-	names := make([]string, len(checkFormats))
-	for i, f := range checkFormats {
-		names[i] = f.name
-	}
-	return names
-}
+func CheckFormats() []string { return checkFormats.names() }
 
 // RenderCheck writes the result of a check to w in the named format: a table, JSON
 // (docs/check.schema.json), JUnit XML with a test case for every hop and every
 // line of the gate, or the workflow commands of GitHub Actions.
 func RenderCheck(w io.Writer, r *analyzer.CheckReport, format string, o Options) error {
-	for _, f := range checkFormats {
-		if f.name == format {
-			return f.render(w, settleCheck(r), o)
-		}
+	render, err := checkFormats.find(format)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(CheckFormats(), ", "))
+	return render(w, settleCheck(r), o)
 }
 
 // settleCheck is settle for checks.
@@ -69,13 +56,6 @@ func settleCheck(r *analyzer.CheckReport) *analyzer.CheckReport {
 		}
 	}
 	return &out
-}
-
-func checkJSON(w io.Writer, r *analyzer.CheckReport, _ Options) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
 }
 
 // wideCheck is the width from which a table of a check shows how many calls there
@@ -123,6 +103,9 @@ func drawCheck(b *bytes.Buffer, r *analyzer.CheckReport, e *analyzer.CheckedEndp
 	title := []string{clip(Printable(strings.TrimSpace(e.Service+" "+e.Operation)), width, s.dots), "budget " + duration(e.Budget), "plan " + Printable(r.Revision)}
 	if r.Measured {
 		title = append(title, count(e.Traces, "request"))
+	}
+	if e.Failed > 0 {
+		title = append(title, strconv.Itoa(e.Failed)+" failed")
 	}
 	for i, l := range wrap(strings.Join(title, s.dot), width-2) {
 		b.WriteString(strings.Repeat("  ", min(i, 1)) + l + "\n")
@@ -301,7 +284,7 @@ func (s *sheet) checkLines(r *analyzer.CheckReport, e *analyzer.CheckedEndpoint)
 		lines = append(lines, line{"WARNING", "Over 80" + glue + "% of their budget in more than 5" + glue + "% of their calls: " + strings.Join(strained, ", ") + "."})
 	}
 	if len(unseen) > 0 {
-		lines = append(lines, line{"UNSEEN", "In the plan, but without a call in the traces: " + strings.Join(unseen, ", ") + "."})
+		lines = append(lines, line{"UNSEEN", "In the plan, but without a good call in the traces: " + strings.Join(unseen, ", ") + "."})
 	}
 	if len(e.NotInPlan) > 0 {
 		lines = append(lines, line{"UNKNOWN", "In the traces, but not in the plan: " + Printable(strings.Join(e.NotInPlan, ", ")) + "."})
@@ -325,6 +308,9 @@ func gateText(g *analyzer.CheckedGate) string {
 		seen = "none"
 	case g.Ratio.Known && g.Count > 0:
 		seen += ", " + rate(g.Ratio.V)
+		if g.RatioLo.Known && g.RatioHi.Known {
+			seen += " (95" + glue + "%: " + rate(g.RatioLo.V) + " to " + rate(g.RatioHi.V) + ")"
+		}
 	}
 	switch {
 	case g.LimitNS.Known:
@@ -340,6 +326,8 @@ func gateText(g *analyzer.CheckedGate) string {
 		verdict = "only by the calls that fail"
 	case analyzer.CheckOff:
 		verdict = "off"
+	case analyzer.CheckNotSeen:
+		verdict, seen = "not seen", "nothing in "+count(g.Of, "request")+" would tell"
 	}
 	return g.Name + " " + verdict + ": " + seen + allowed + "."
 }
@@ -387,7 +375,7 @@ func checkJUnit(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 				suite.Failures++
 			case analyzer.CheckNotSeen, analyzer.CheckOff, "":
 				c.Skipped = &junitMessage{map[string]string{
-					analyzer.CheckNotSeen: "not in the traces", analyzer.CheckOff: "turned off", "": "no traces",
+					analyzer.CheckNotSeen: "not seen in the traces", analyzer.CheckOff: "turned off", "": "no traces",
 				}[result]}
 				suite.Skipped++
 			}
@@ -436,13 +424,25 @@ func checkGitHub(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 	for i := range r.Checked {
 		e := &r.Checked[i]
 		endpoint := strings.TrimSpace(e.Service + " " + e.Operation)
+		var unseen []string
 		for k := range e.Hops {
-			if h := &e.Hops[k]; h.Warning {
-				command("warning", endpoint, strings.TrimSpace(h.Callee+" "+h.Operation)+": "+plain(rate(h.Strained.V))+" of the calls used over 80 % of their budget")
+			h := &e.Hops[k]
+			name := strings.TrimSpace(h.Callee + " " + h.Operation)
+			if h.Warning {
+				command("warning", endpoint, name+": "+plain(rate(h.Strained.V))+" of the calls used over 80 % of their budget")
+			}
+			if k > 0 && h.Result == analyzer.CheckNotSeen {
+				unseen = append(unseen, name)
 			}
 		}
-		if r.Measured && e.Traces == 0 {
+		switch {
+		case r.Measured && e.Traces == 0:
 			command("notice", endpoint, "not in the traces: nothing was checked")
+		case len(unseen) > 0:
+			command("notice", endpoint, "without a good call in the traces, so not checked: "+strings.Join(unseen, ", "))
+		}
+		if e.Failed > 0 {
+			command("notice", endpoint, strconv.Itoa(e.Failed)+" of "+count(e.Traces, "request")+" failed: how long they took is left out")
 		}
 	}
 	switch {

@@ -11,34 +11,23 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer"
 )
 
-// comparisonFormats are the renderers of comparisons by name.
-var comparisonFormats = []struct {
-	name   string
-	render func(io.Writer, *analyzer.Comparison, Options) error
-}{
+var comparisonFormats = renderers[analyzer.Comparison]{
 	{"table", tableComparison},
-	{"json", func(w io.Writer, c *analyzer.Comparison, _ Options) error { return writeJSON(w, c) }},
+	{"json", writeJSON[analyzer.Comparison]},
 	{"markdown", markdownComparison},
 }
 
 // ComparisonFormats returns the names that [RenderComparison] knows.
-func ComparisonFormats() []string {
-	names := make([]string, len(comparisonFormats))
-	for i, f := range comparisonFormats {
-		names[i] = f.name
-	}
-	return names
-}
+func ComparisonFormats() []string { return comparisonFormats.names() }
 
 // RenderComparison writes c to w in the named format and leaves c as it is. An
 // unknown format is an error that lists the valid names.
 func RenderComparison(w io.Writer, c *analyzer.Comparison, format string, opts Options) error {
-	for _, f := range comparisonFormats {
-		if f.name == format {
-			return f.render(w, settleComparison(c), opts)
-		}
+	render, err := comparisonFormats.find(format)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(ComparisonFormats(), ", "))
+	return render(w, settleComparison(c), opts)
 }
 
 // settleComparison returns a copy whose floats have six digits and whose lists are
@@ -129,6 +118,8 @@ func (s *comparison) change(h *analyzer.HopChange, c *analyzer.Change) string {
 		return "~"
 	case analyzer.ChangeFew:
 		return "few"
+	case analyzer.ChangeFailed:
+		return "failed"
 	case analyzer.ChangeCensored:
 		return "cut"
 	case "":
@@ -152,13 +143,22 @@ func (s *comparison) title() (endpoint string, facts []string) {
 	if endpoint = Printable(strings.TrimSpace(s.e.Service + " " + s.e.Operation)); endpoint == "" {
 		endpoint = unknown
 	}
-	count := func(e *analyzer.EndpointSide) string {
-		if e == nil {
-			return "none"
+	count := func(of func(*analyzer.EndpointSide) int) string {
+		text := func(e *analyzer.EndpointSide) string {
+			if e == nil {
+				return "none"
+			}
+			return strconv.Itoa(of(e))
 		}
-		return strconv.Itoa(e.Traces)
+		return text(s.e.Before) + s.then + text(s.e.After)
 	}
-	facts = append(facts, count(s.e.Before)+s.then+count(s.e.After)+" requests")
+	facts = append(facts, count(func(e *analyzer.EndpointSide) int { return e.Traces })+" requests")
+	for _, e := range []*analyzer.EndpointSide{s.e.Before, s.e.After} {
+		if e != nil && e.Failed > 0 {
+			facts = append(facts, count(func(e *analyzer.EndpointSide) int { return e.Failed })+" failed")
+			break
+		}
+	}
 	if s.e.Budget.Known {
 		miss := func(e *analyzer.EndpointSide) string {
 			if e == nil {
@@ -201,7 +201,8 @@ func (s *comparison) closing() []line {
 	share := strconv.FormatFloat(100*s.c.Level, 'f', -1, 64) + glue + "%"
 	out := []line{{"CHANGE", "~ is noise: chance explains the difference. Counts above the quantile of both sides are compared by Fisher's exact " +
 		"test, " + strconv.Itoa(s.c.Tests) + " times; " + share + " of the changes shown are expected to be noise (Benjamini-Hochberg). " +
-		"few: too few calls to tell, or a P99 that is the maximum; cut: timeouts cut calls, so the quantile is a lower bound."}}
+		"few: too few calls to tell, or a P99 that is the maximum; failed: every call of a side failed; " +
+		"cut: timeouts cut calls, so the quantile is a lower bound."}}
 	for _, side := range []struct {
 		key  string
 		side *analyzer.Side

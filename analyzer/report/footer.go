@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -266,11 +267,25 @@ func (s *sheet) timeoutLine() string {
 
 // grades say how far a P99 may be trusted, best first, and what more calls
 // would bring.
-var grades = []struct{ confidence, alone string }{
-	{"good", "P99 good"},
-	{"fair", "P99 fair (good from 3000)"},
-	{"low", "P99 low (fair from 368)"},
-	{"refused", "no P99 (low from 100)"},
+var grades = []struct {
+	confidence, alone string
+	next              int // independent calls of the next better grade
+}{
+	{"good", "P99 good", math.MaxInt},
+	{"fair", "P99 fair (good from 3000)", 3000},
+	{"low", "P99 low (fair from 368)", 368},
+	{"refused", "no P99 (low from 100)", 100},
+}
+
+// dependent says that a hop has the calls of a better grade, but they tell less
+// than as many independent ones: slow ones come in runs, or weights differ.
+func dependent(h *analyzer.Hop) bool {
+	for _, g := range grades {
+		if g.confidence == h.Confidence {
+			return h.Calls >= g.next
+		}
+	}
+	return false
 }
 
 // dataLine says how much evidence the table stands on.
@@ -300,6 +315,9 @@ func (s *sheet) dataLine() string {
 		judged, unit = []*analyzer.Hop{&s.e.Hops[0]}, ""
 	}
 	if len(judged) > 0 {
+		if slices.ContainsFunc(judged, dependent) {
+			unit += ", not all independent"
+		}
 		facts = append(facts, callRange(judged)+unit+": "+gradeOf(judged))
 	}
 	if s.e.OrderPairs > 0 {
@@ -333,26 +351,32 @@ func (s *sheet) dataLine() string {
 
 // legend explains the marks that the table uses.
 func (s *sheet) legend() []string {
-	var few, open, cut bool
+	var few, open, cut, runs bool
 	var mostCut float64
 	for i := range s.e.Hops {
 		h := &s.e.Hops[i]
-		few = few || fewCalls(h) || s.e.Percentile.Known && h.Verdict == analyzer.VerdictFewSamples
-		open = open || !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
+		isFew := fewCalls(h) || s.e.Percentile.Known && h.Verdict == analyzer.VerdictFewSamples
+		isOpen := !fewCalls(h) && h.P99Lo.Known && !h.P99Hi.Known
+		few, open = few || isFew, open || isOpen
+		runs = runs || (isFew || isOpen) && dependent(h)
 		if censored(h) {
 			cut, mostCut = true, max(mostCut, h.CensoredRatio)
 		}
 	}
+	calls := "calls"
+	if runs {
+		calls = "independent calls"
+	}
 	var marks []string
 	if few {
-		text := "under 100 calls: the largest seen, no P99"
+		text := "under 100 " + calls + ": the largest seen, no P99"
 		if s.e.Percentile.Known {
 			text = "too few calls: the largest seen"
 		}
 		marks = append(marks, "*"+glue+text)
 	}
 	if open {
-		marks = append(marks, "?"+glue+"no upper bound under 368 calls")
+		marks = append(marks, "?"+glue+"no upper bound under 368 "+calls)
 	}
 	if cut {
 		text := s.atLeast + glue + "lower bound: up to " + rate(mostCut) + " of calls are cut by today's timeouts"

@@ -28,41 +28,53 @@ type Options struct {
 	Replay bool
 }
 
-// formats are the renderers by name, in the order in which help lists them.
-var formats = []struct {
+// renderers are those of one kind of result by name, in the order in which help
+// lists them.
+type renderers[R any] []struct {
 	name   string
-	render func(io.Writer, *analyzer.Report, Options) error
-}{
+	render func(io.Writer, *R, Options) error
+}
+
+func (l renderers[R]) names() []string {
+	names := make([]string, len(l))
+	for i := range l {
+		names[i] = l[i].name
+	}
+	return names
+}
+
+func (l renderers[R]) find(name string) (func(io.Writer, *R, Options) error, error) {
+	for i := range l {
+		if l[i].name == name {
+			return l[i].render, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown output format %q: use one of %s", name, strings.Join(l.names(), ", "))
+}
+
+var formats = renderers[analyzer.Report]{
 	{"table", renderTable},
-	{"json", renderJSON},
+	{"json", writeJSON[analyzer.Report]},
 	{"markdown", renderMarkdown},
 	{"csv", renderCSV},
 }
 
 // Formats returns the names that [Render] knows.
-func Formats() []string {
-	names := make([]string, len(formats))
-	for i, f := range formats {
-		names[i] = f.name
-	}
-	return names
-}
+func Formats() []string { return formats.names() }
 
 // Render writes r to w in the named format and leaves r as it is. An unknown
 // format is an error that lists the valid names; a number in r that is needed
 // and is not finite is an error that says where it stands.
 func Render(w io.Writer, r *analyzer.Report, format string, opts Options) error {
-	for _, f := range formats {
-		if f.name != format {
-			continue
-		}
-		settled, err := settle(r)
-		if err != nil {
-			return err
-		}
-		return f.render(w, settled, opts)
+	render, err := formats.find(format)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("unknown output format %q: use one of %s", format, strings.Join(Formats(), ", "))
+	settled, err := settle(r)
+	if err != nil {
+		return err
+	}
+	return render(w, settled, opts)
 }
 
 // settle returns a copy of r whose floats are fit for every format: rounded to

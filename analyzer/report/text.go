@@ -1,6 +1,7 @@
 package report
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -81,12 +82,15 @@ func clip(s string, width int, dots string) string {
 	return displaywidth.TruncateString(s, max(width, columns(dots)), dots)
 }
 
-// wrap breaks text at spaces into lines of at most width columns. A word that
-// is longer than a line is broken where the line ends.
+// quantity is a number with its unit.
+var quantity = regexp.MustCompile(`([0-9]) (%|ms)`)
+
+// wrap breaks text at spaces into lines of at most width columns, but not
+// between a number and its unit. A word that is longer than a line is broken where the line ends.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.SplitSeq(text, " ") {
+	for word := range strings.SplitSeq(quantity.ReplaceAllString(text, "$1"+glue+"$2"), " ") {
 		switch {
 		case line == "":
 			line = word

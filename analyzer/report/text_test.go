@@ -146,7 +146,7 @@ func TestClipAndWrapKeepWholeCharactersWithinTheWidth(t *testing.T) {
 			t.Errorf("clip(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
 		}
 	}
-	text := "支付服务 takes 30" + glue + "ms of " + strings.Repeat("x", 25) + " and more"
+	text := "支付服务 takes 30 ms, 95 % of " + strings.Repeat("x", 25) + " and more"
 	for width := 10; width < 60; width++ {
 		lines := wrap(text, width)
 		for _, l := range lines {
@@ -154,7 +154,7 @@ func TestClipAndWrapKeepWholeCharactersWithinTheWidth(t *testing.T) {
 				t.Errorf("width %d: %q", width, l)
 			}
 		}
-		if strings.Count(strings.Join(lines, "\n"), "30 ms") != 1 {
+		if all := strings.Join(lines, "\n"); strings.Count(all, "30 ms") != 1 || strings.Count(all, "95 %") != 1 {
 			t.Errorf("width %d: a number lost its unit in %q", width, lines)
 		}
 		squeeze := strings.NewReplacer(" ", "", glue, "").Replace

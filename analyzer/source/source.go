@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -284,6 +285,7 @@ func (s *Source) work(ctx context.Context, tasks <-chan *task) {
 // content is an open file, decompressed.
 type content struct {
 	*stream
+	file    *openFile
 	closers []io.Closer
 }
 
@@ -300,7 +302,7 @@ func (s *Source) open(f *openFile) (*content, shape, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	c := &content{closers: []io.Closer{file}}
+	c := &content{file: f, closers: []io.Closer{file}}
 	plain, err := decompress(&countedReader{file, f}, s.opts.MaxBytes)
 	if err != nil {
 		c.Close()
@@ -351,7 +353,7 @@ func (r *reader) readContent(c *content, form shape) {
 	case message:
 		r.readMessage(c.stream)
 	case whole:
-		r.readProfile(c.stream)
+		r.readProfile(c)
 		return
 	default:
 		for cut := newBlocks(c.stream, form); !errors.Is(r.json.err, errStopped); {
@@ -365,16 +367,32 @@ func (r *reader) readContent(c *content, form shape) {
 	r.endContent(c.stream)
 }
 
+// A profile is decompressed whole before it can be checked. A few bytes decompress
+// to any number of zeros; spans with their ids never shrink to a hundredth.
+const (
+	profileStep  = 8 << 20 // any profile may be as long
+	profileRatio = 100     // longer ones at most as often as long as the file
+)
+
 // readProfile hands out a profile. Half of one is of no use.
-func (r *reader) readProfile(s *stream) {
-	content, _ := io.ReadAll(s) // how the stream ended is asked for below
-	switch err, cut := s.failure(); {
+func (r *reader) readProfile(c *content) {
+	var whole bytes.Buffer
+	for {
+		if _, err := io.CopyN(&whole, c, profileStep); err != nil {
+			break // how the stream ended is asked for below
+		}
+		if int64(whole.Len()) > profileRatio*c.file.read.Load() {
+			r.emit(result{err: errors.New("this is no profile: nothing compresses to less than a hundredth that has traces in it")})
+			return
+		}
+	}
+	switch err, cut := c.failure(); {
 	case err != nil:
 		r.emit(result{err: err})
 	case cut:
 		r.emit(result{err: fmt.Errorf("this profile is not whole, copy it again: %w", errCutShort)})
 	default:
-		r.emit(result{profile: content})
+		r.emit(result{profile: whole.Bytes()})
 	}
 }
 

@@ -505,7 +505,7 @@ func dump(t *testing.T, b *Builder, maxSpans int) string {
 			for _, c := range tree.Calls {
 				_, key := paths.At(c.Path)
 				fmt.Fprintln(&out, key, c.Parent, c.Span, c.Callee, c.Kind, c.Start, c.End, c.Attempts,
-					c.LongestAttempt, c.Outcome, c.ServerOnly)
+					c.LongestAttempt, c.LongestPause, c.Outcome, c.ServerOnly)
 			}
 			nodes := nodesOf(&tree)
 			fmt.Fprintln(&out, walk.CriticalPath(nodes))

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 )
@@ -245,15 +246,18 @@ type Call struct {
 	Parent int32 // index of the parent call; -1 for the entry
 	Span   int32 // span that was measured: the CLIENT half, or the only half
 	Callee int32 // span on the callee's side: the SERVER half, or Span
+	Maker  int32 // span whose work the call is part of: the nearest measured SERVER or CONSUMER above it, else the entry
 	Kind   CallKind
 	// Start and End are Unix ns on the clock of the entry, after the skew shifts.
 	Start, End int64
 	// Shift is what was added to the callee's clock for this call alone, ns.
 	Shift int64
-	// Attempts are the tries that were reported inside the call, 1 if none;
-	// LongestAttempt is the longest of them, ns.
+	// Attempts are the tries that were reported inside the call, 1 if none.
+	// LongestAttempt is the longest of them, LongestPause the longest time from the
+	// end of those before to the start of the next, -1 if there is none; both ns.
 	Attempts       int32
 	LongestAttempt int64
+	LongestPause   int64
 	Outcome        Outcome
 	ServerOnly     bool // a SERVER span of another service without CLIENT span: network time is missing
 }
@@ -376,6 +380,7 @@ type Tree struct {
 type pending struct {
 	span   int32
 	owner  int32 // call that the span works for
+	maker  int32 // as in Call
 	shift  int64 // to add to the span's clock
 	client bool  // the span's parent is a CLIENT span that was folded into owner
 }
@@ -394,8 +399,8 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	}
 	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
-		Parent: -1, Span: entry, Callee: entry, Start: root.Start, End: root.End(),
-		Attempts: 1, LongestAttempt: root.Duration, Outcome: root.Outcome,
+		Parent: -1, Span: entry, Callee: entry, Maker: entry, Start: root.Start, End: root.End(),
+		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome,
 	}
 	tr.stack = tr.stack[:0]
 	if root.Kind == KindClient {
@@ -405,7 +410,7 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 		}
 	}
 	tr.Calls = append(tr.Calls, call)
-	tr.push(entry, pending{client: root.Kind == KindClient})
+	tr.push(entry, pending{maker: entry, client: root.Kind == KindClient})
 	for len(tr.stack) > 0 {
 		at := tr.stack[len(tr.stack)-1]
 		tr.stack = tr.stack[:len(tr.stack)-1]
@@ -416,6 +421,9 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 // push queues the children of a span, the earliest on top; each gets the rest
 // of its pending value from like.
 func (tr *Tree) push(span int32, like pending) {
+	if s := &tr.Trace.Spans[span]; (s.Kind == KindServer || s.Kind == KindConsumer) && !s.Is(FlagUnmeasured) {
+		like.maker = span
+	}
 	children := tr.Trace.Children(span)
 	for c := len(children) - 1; c >= 0; c-- {
 		like.span = children[c]
@@ -432,7 +440,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 		tr.push(at.span, at)
 		return
 	case at.client && t.isHalf(at.span):
-		tr.push(at.span, pending{owner: at.owner, shift: at.shift + tr.Calls[at.owner].Shift})
+		tr.push(at.span, pending{owner: at.owner, maker: at.maker, shift: at.shift + tr.Calls[at.owner].Shift})
 		return
 	case at.client && (t.IsAttempt(at.span) || t.isPart(at.span)):
 		tr.push(at.span, at)
@@ -444,13 +452,13 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	case s.Kind == KindInternal && t.Parent[at.span] == entry:
 		kind = CallStage
 	case s.Kind == KindInternal:
-		tr.push(at.span, pending{owner: at.owner, shift: at.shift})
+		tr.push(at.span, pending{owner: at.owner, maker: at.maker, shift: at.shift})
 		return
 	}
 	call := Call{
-		Parent: at.owner, Span: at.span, Callee: at.span, Kind: kind,
+		Parent: at.owner, Span: at.span, Callee: at.span, Maker: at.maker, Kind: kind,
 		Start: s.Start + at.shift, End: s.End() + at.shift,
-		Attempts: 1, LongestAttempt: s.Duration, Outcome: s.Outcome,
+		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome,
 	}
 	owner := &tr.Calls[at.owner]
 	caller := &t.Spans[owner.Callee]
@@ -484,9 +492,9 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	index := int32(len(tr.Calls))
 	tr.Calls = append(tr.Calls, call)
 	if kind == CallRPC && s.Kind == KindClient {
-		tr.push(at.span, pending{owner: index, shift: at.shift, client: true})
+		tr.push(at.span, pending{owner: index, maker: at.maker, shift: at.shift, client: true})
 	} else {
-		tr.push(at.span, pending{owner: index, shift: down})
+		tr.push(at.span, pending{owner: index, maker: at.maker, shift: down})
 	}
 }
 
@@ -536,7 +544,7 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 	for len(tr.stack) > base {
 		at := tr.stack[len(tr.stack)-1].span
 		tr.stack = tr.stack[:len(tr.stack)-1]
-		attempts, longest := int32(0), int64(0)
+		attempts, longest, pause, until := int32(0), int64(0), int64(-1), int64(math.MaxInt64)
 		for _, c := range t.Children(at) {
 			switch {
 			case t.isHalf(c):
@@ -546,15 +554,22 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 			case t.Spans[c].Is(FlagUnmeasured):
 				tr.stack = append(tr.stack, pending{span: c})
 			case t.IsAttempt(c):
+				try := &t.Spans[c]
+				if try.Start >= until {
+					pause = max(pause, try.Start-until)
+				}
+				if attempts == 0 || try.End() > until {
+					until = try.End()
+				}
 				attempts++
-				longest = max(longest, t.Spans[c].Duration)
+				longest = max(longest, try.Duration)
 				tr.stack = append(tr.stack, pending{span: c})
 			case t.isPart(c):
 				tr.stack = append(tr.stack, pending{span: c})
 			}
 		}
 		if attempts > call.Attempts || attempts > 0 && at == client {
-			call.Attempts, call.LongestAttempt = attempts, longest
+			call.Attempts, call.LongestAttempt, call.LongestPause = attempts, longest, pause
 		}
 	}
 	return server

@@ -3,6 +3,7 @@ package trace
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,9 @@ func drawTree(tree *Tree, paths *Paths) []string {
 		text := fmt.Sprintf("%s%s %s %d..%d", strings.Repeat("  ", depth[i]), c.Kind.testName(), key, c.Start/ms, c.End/ms)
 		if c.Attempts != 1 {
 			text += fmt.Sprintf(" attempts=%d longest=%d", c.Attempts, c.LongestAttempt/ms)
+			if c.LongestPause >= 0 {
+				text += fmt.Sprintf(" pause=%d", c.LongestPause/ms)
+			}
 		}
 		if c.Callee != c.Span {
 			text += " pair"
@@ -107,7 +111,7 @@ func TestCallTree(t *testing.T) {
 				span(6, 3, S, "b", "m", 10, 90), span(7, 5, S, "b", "m", 230, 290), span(8, 7, C, "b", "SELECT", 240, 250),
 			},
 			want: []string{
-				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pair",
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=3 longest=100 pause=10 pair",
 				"    rpc SELECT 240..250",
 			},
 		},
@@ -149,7 +153,7 @@ func TestCallTree(t *testing.T) {
 				span(5, 2, C, "a", "call", 100, 300),
 				span(6, 5, S, "c", "fresh", 110, 290),
 			},
-			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pair"},
+			want: []string{"root a GET / 0..310", "  rpc c fresh 0..300 attempts=2 longest=200 pause=0 pair"},
 		},
 		{
 			name: "attempts as gRPC reports them are INTERNAL and of the same operation",
@@ -159,9 +163,29 @@ func TestCallTree(t *testing.T) {
 				span(5, 4, S, "b", "m", 120, 280), span(6, 5, C, "b", "SELECT", 130, 140),
 			},
 			want: []string{
-				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pair",
+				"root a GET / 0..310", "  rpc b m 0..300 attempts=2 longest=180 pause=10 pair",
 				"    rpc SELECT 130..140",
 			},
+		},
+		{
+			// call     |--------------------|
+			// attempt  |----------|
+			// attempt     |---|                a hedge: no pause after it, the first still runs
+			// attempt               |-------|
+			name: "the pause before an attempt begins when all before it have ended",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, C, "a", "m", 0, 150), span(4, 2, C, "a", "m", 20, 60), span(5, 2, C, "a", "m", 157, 300),
+			},
+			want: []string{"root a GET / 0..310", "  rpc m 0..300 attempts=3 longest=150 pause=7"},
+		},
+		{
+			name: "hedges have no pause between them",
+			spans: []Span{
+				span(1, 0, S, "a", "GET /", 0, 310), span(2, 1, C, "a", "m", 0, 300),
+				span(3, 2, C, "a", "m", 0, 150), span(4, 2, C, "a", "m", 100, 300),
+			},
+			want: []string{"root a GET / 0..310", "  rpc m 0..300 attempts=2 longest=200"},
 		},
 		{
 			name: "parts of a call do not come between its halves",
@@ -265,6 +289,40 @@ func TestCallTree(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A call is part of the work of the nearest SERVER span above it, whatever lies
+// between. One without its times is nobody's work.
+//
+//	edge SERVER 1  |---------------------------------|
+//	CLIENT 2          |-----------------------|
+//	attempt 3            |-----|
+//	a SERVER 4             |--|                          made 5, by way of 6
+//	CLIENT 5                |-|
+//	attempt 7                        |-------|
+//	a SERVER 8 (no times)                                made 9, as far as is known edge
+//	CLIENT 9                          |----|
+func TestCallsKnowWhoseWorkTheyArePartOf(t *testing.T) {
+	spans := []Span{
+		span(1, 0, KindServer, "edge", "GET /", 0, 100), span(2, 1, KindClient, "edge", "m", 10, 90),
+		span(3, 2, KindClient, "edge", "m", 20, 40), span(4, 3, KindServer, "a", "m", 22, 38),
+		span(6, 4, KindInternal, "a", "step", 23, 37), span(5, 6, KindClient, "a", "q", 24, 30),
+		span(7, 2, KindClient, "edge", "m", 50, 80), span(8, 7, KindServer, "a", "m", 52, 78), span(9, 8, KindClient, "a", "q", 54, 70),
+		span(10, 1, KindProducer, "edge", "publish", 91, 92), span(11, 10, KindConsumer, "mail", "receive", 93, 99),
+		span(12, 11, KindClient, "mail", "send", 94, 98),
+	}
+	spans[7].Flags |= FlagUnmeasured
+	whole := NewTrace(spans)
+	var tree Tree
+	tree.Build(whole, whole.Entries()[0], new(Paths), nil)
+	got := make(map[byte]byte)
+	for _, c := range tree.Calls {
+		got[whole.Spans[c.Span].ID[7]] = whole.Spans[c.Maker].ID[7]
+	}
+	want := map[byte]byte{1: 1, 2: 1, 5: 4, 9: 1, 10: 1, 11: 1, 12: 11}
+	if !maps.Equal(got, want) {
+		t.Errorf("makers %v, want %v", got, want)
 	}
 }
 

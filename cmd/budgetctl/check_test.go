@@ -98,6 +98,61 @@ func TestNoPlanOfWhatCannotBePlanned(t *testing.T) {
 	}
 }
 
+// TestAPlanThatItsOwnRequestsMissIsSaid: check would be the first to tell, otherwise.
+func TestAPlanThatItsOwnRequestsMissIsSaid(t *testing.T) {
+	for budget, said := range map[string]bool{"430ms": true, "800ms": false, "1500ms": false} {
+		path := filepath.Join(t.TempDir(), "budgets.yaml")
+		_, _, stderr := outcome(t, "", "analyze", "testdata/orders", "--budget", budget, "--write-plan", path)
+		code, _, _ := outcome(t, "", "check", "--plan", path, "testdata/orders")
+		note := strings.Contains(stderr, "0.3 % of the requests of gateway POST /orders miss its budget of 430ms, and the gate allows 0.1%")
+		if note != said || (code == exitFindings) != said {
+			t.Errorf("%s: check exits with %d, stderr %q", budget, code, stderr)
+		}
+	}
+}
+
+// TestChecksSayHowManyRequestsFailed: of failed requests only that they were late
+// counts, so that a plan may hold because nothing works.
+func TestChecksSayHowManyRequestsFailed(t *testing.T) {
+	dir := t.TempDir()
+	save := func(name string, failing int) string {
+		file := filepath.Join(dir, name)
+		text := tracegen.AppendOTLPJSONLines(nil, checkout(200, func(i int, server, call *tracegen.Span) {
+			if i < failing {
+				server.Status, call.Status = tracegen.StatusError, tracegen.StatusError
+			}
+		}))
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	path := filepath.Join(dir, "budgets.yaml")
+	must(t, "analyze", save("good.jsonl", 0), "--budget", "20ms", "--write-plan", path)
+	for _, c := range []struct {
+		failing        int
+		title, github  string
+		unseen, notice bool
+	}{
+		{0, "200 requests\n", "", false, false},
+		{50, "200 requests · 50 failed\n", "50 of 200 requests failed", false, true},
+		{200, "200 requests · 200 failed\n", "200 of 200 requests failed", true, true},
+	} {
+		file := save("some.jsonl", c.failing)
+		if out := must(t, "check", "--plan", path, file); !strings.Contains(out, c.title) || strings.Contains(out, "UNSEEN") != c.unseen {
+			t.Errorf("%d failed:\n%s", c.failing, out)
+		}
+		out := must(t, "check", "--plan", path, file, "-o", "github")
+		if !strings.Contains(out, c.github) || strings.Contains(out, "::notice") != c.notice ||
+			strings.Contains(out, "without a good call in the traces, so not checked: stock Get") != c.unseen {
+			t.Errorf("%d failed:\n%s", c.failing, out)
+		}
+		if r := checkOf(t, exitOK, "--plan", path, file); r.Checked[0].Failed != c.failing || r.Checked[0].Traces != 200 {
+			t.Errorf("%d failed: %+v", c.failing, r.Checked[0])
+		}
+	}
+}
+
 // TestCriticalPathIsNoPlan: nor is it where a plan says that it was made so.
 func TestCriticalPathIsNoPlan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "budgets.yaml")

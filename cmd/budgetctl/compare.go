@@ -2,9 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,9 +35,9 @@ const compareExample = `  budgetctl compare testdata/orders testdata/orders
 // compareFlags are the flags of compare.
 type compareFlags struct {
 	inputFlags
-	config         analyzer.Config
-	output, plan   string
-	ascii, noColor bool
+	outputFlags
+	config analyzer.Config
+	plan   string
 }
 
 func newCompare() *cobra.Command {
@@ -58,7 +57,7 @@ func newCompare() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.output, "output", "o", "table", "output format: "+strings.Join(report.ComparisonFormats(), ", "))
+	f.addOutput(flags, report.ComparisonFormats())
 	flags.StringVar(&f.plan, "plan", "", "plan file to hold the changes against")
 	flags.StringArrayVar(&f.config.Endpoints, "endpoint", nil, "only endpoints that match this glob on 'service operation' (repeatable)")
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
@@ -66,63 +65,54 @@ func newCompare() *cobra.Command {
 	flags.BoolVar(&f.config.Steps, "steps", false, "compare leaf spans of the same service too")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
 	f.add(flags)
-	flags.BoolVar(&f.ascii, "ascii", false, "draw the tree with ASCII characters")
-	flags.BoolVar(&f.noColor, "no-color", false, "no colours on a terminal (also: NO_COLOR)")
+	f.addLook(flags)
 	return cmd
 }
 
 func (f *compareFlags) run(cmd *cobra.Command, args []string) error {
-	if !slices.Contains(report.ComparisonFormats(), f.output) {
-		return usageError{fmt.Errorf("--output %q: want one of %s", f.output, strings.Join(report.ComparisonFormats(), ", "))}
-	}
 	if err := errors.Join(f.check(), atLeastOne("top", f.config.Top), atLeastOne("max-hops", f.config.MaxHops)); err != nil {
 		return err
 	}
-	held, err := f.readPlan()
+	outs, err := f.destinations()
 	if err != nil {
 		return err
 	}
-	var sides [2][]trace.Source
-	for i, arg := range args {
-		src, done, err := f.open(cmd, inputsOf(arg))
-		if err != nil {
+	var held *plan.Plan
+	if f.plan != "" {
+		if held, err = readPlan(f.plan); err != nil {
 			return err
 		}
-		defer done()
-		sides[i] = []trace.Source{src}
 	}
 	f.config.MaxTraceSpans = f.maxTraceSpans
-	c, err := analyzer.Compare(cmd.Context(), f.config, sides[0], sides[1], held)
+	c, err := f.compare(cmd, args, held)
 	if err != nil {
 		return err
 	}
-	whole := true
+	told := true
 	for _, side := range []*analyzer.Side{&c.Before, &c.After} {
-		whole = tell(cmd.ErrOrStderr(), &analyzer.Input{Notes: side.Notes, Failed: side.Failed}, f.strict) && whole
+		told = tell(cmd.ErrOrStderr(), &analyzer.Input{Notes: side.Notes, Failed: side.Failed}, f.strict) && told
 	}
-	opts := report.Options{ASCII: f.ascii}
-	opts.Width, opts.Color = terminal(cmd.OutOrStdout())
-	opts.Color = opts.Color && !f.noColor
-	if err := report.RenderComparison(cmd.OutOrStdout(), c, f.output, opts); err != nil {
-		return err
-	}
-	if !whole {
+	written := f.write(outs, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(w io.Writer, format string, o report.Options) error {
+		return report.RenderComparison(w, c, format, o)
+	})
+	if !told || !written {
 		return errReported
 	}
 	return nil
 }
 
-// readPlan reads the file of --plan, if there is one.
-func (f *compareFlags) readPlan() (*plan.Plan, error) {
-	if f.plan == "" {
-		return nil, nil
+// compare reads both sides; nothing of its progress is left on the terminal.
+func (f *compareFlags) compare(cmd *cobra.Command, args []string, held *plan.Plan) (*analyzer.Comparison, error) {
+	var sides [2][]trace.Source
+	for i, arg := range args {
+		src, done, err := f.open(cmd, inputsOf(arg))
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		sides[i] = []trace.Source{src}
 	}
-	file, err := os.Open(f.plan)
-	if err != nil {
-		return nil, err
-	}
-	held, err := plan.Read(f.plan, file)
-	return held, errors.Join(err, file.Close())
+	return analyzer.Compare(cmd.Context(), f.config, sides[0], sides[1], held)
 }
 
 // inputsOf are the inputs of one side: a file of that very name, or what stands

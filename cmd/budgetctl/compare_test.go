@@ -142,6 +142,7 @@ func TestCompareSaysWhatIsWrong(t *testing.T) {
 		{"no plan", []string{"testdata/tiny", "testdata/tiny", "--plan", "nowhere.yaml"}, exitFailed, []string{"nowhere.yaml"}},
 		{"broken plan", []string{"testdata/tiny", "testdata/tiny", "--plan", broken}, exitFailed, []string{"broken.yaml", "2"}},
 		{"no endpoint", []string{"testdata/tiny", "testdata/tiny", "--endpoint", "x"}, exitFailed, []string{"before", "--endpoint x"}},
+		{"no place", []string{"testdata/tiny", "testdata/tiny", "-o", "json=" + dir + "/none/x"}, exitFailed, []string{"none"}},
 		{"top", []string{"testdata/tiny", "testdata/tiny", "--top", "0"}, exitUsage, []string{"--top"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files; the tests then fail, so that it cannot be left on")
+	"github.com/latencybudget/latencybudget/internal/goldentest"
+)
 
 // TestMain runs the commands of all tests in the repository's root, where the
 // examples of README and help texts are meant to run, without a terminal.
@@ -49,21 +50,7 @@ func outcome(t *testing.T, stdin string, args ...string) (code int, stdout, stde
 // golden compares got with cmd/budgetctl/testdata/name.golden.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	path := filepath.Join("cmd", "budgetctl", "testdata", name+".golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Errorf("%s was rewritten: look at the difference and run again without -update", path)
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (make it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
+	goldentest.Compare(t, filepath.Join("cmd", "budgetctl", "testdata", name+".golden"), got)
 }
 
 // words splits a command line like a shell does, with 'quotes' alone.
@@ -253,7 +240,7 @@ func TestDocumentedRuns(t *testing.T) {
 				if run.output == "" || strings.TrimSpace(run.output) == strings.TrimSpace(stdout) {
 					return
 				}
-				if *update {
+				if goldentest.Update() {
 					now := strings.Replace(string(text), run.output, stdout, 1)
 					if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
 						t.Fatal(err)
@@ -344,6 +331,39 @@ func TestHelpExamples(t *testing.T) {
 	}
 	if code, out, _ := outcome(t, "", "version"); code != exitOK || !strings.HasPrefix(out, "budgetctl ") {
 		t.Errorf("version: exit %d, %q", code, out)
+	}
+}
+
+// TestEveryFlagOfTheDocumentsExists: a flag in a page is one of some command, or
+// one of another program.
+func TestEveryFlagOfTheDocumentsExists(t *testing.T) {
+	others := []string{"--config", "--enable-feature", "--help"} // the Collector's, Prometheus's
+	var help strings.Builder
+	for _, command := range []string{"analyze", "check", "profile", "compare"} {
+		_, text, _ := outcome(t, "", command, "--help")
+		help.WriteString(text)
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile("[ `]--[a-z][a-z-]+")
+	found := 0
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "processor/latencybudgetprocessor/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range flags.FindAllString(string(text), -1) {
+			found++
+			flag = flag[1:]
+			if !slices.Contains(others, flag) && !strings.Contains(help.String(), "  "+flag+" ") {
+				t.Errorf("%s: no command has a flag %s", page, flag)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d flags were found", found)
 	}
 }
 

@@ -66,6 +66,10 @@ func (f *planFlags) write(rep *analyzer.Report, stderr io.Writer) error {
 		case at < 0:
 			complain(stderr, fmt.Errorf("note: %s %s is not in %s: more than %d of its hops stand below each other",
 				e.Service, e.Operation, f.to, plan.MaxDepth))
+		case !rep.Plan.Gate.DeadlineMiss.Off && e.DeadlineMissRatio > float64(rep.Plan.Gate.DeadlineMiss.Ratio):
+			complain(stderr, fmt.Errorf("note: %.3g %% of the requests of %s %s miss its budget of %v, and the gate allows %v: "+
+				"check may fail until one of them is raised", 100*e.DeadlineMissRatio, e.Service, e.Operation,
+				plan.Duration(e.Budget), rep.Plan.Gate.DeadlineMiss.Ratio))
 		}
 	}
 	p := *rep.Plan

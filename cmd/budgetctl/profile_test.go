@@ -92,6 +92,19 @@ func TestProfilesThatCannotBeUsed(t *testing.T) {
 	}
 	newer := bytes.Clone(content)
 	newer[len(trace.ProfileMagic)] = 9
+	var bomb bytes.Buffer
+	packed, err := zstd.NewWriter(&bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 1<<20)
+	_, err = packed.Write([]byte(trace.ProfileMagic))
+	for i := 0; i < 20 && err == nil; i++ {
+		_, err = packed.Write(zeros)
+	}
+	if err := errors.Join(err, packed.Close()); err != nil {
+		t.Fatal(err)
+	}
 	flipped := bytes.Clone(good)
 	flipped[len(flipped)/2] ^= 0x55
 	for _, c := range []struct {
@@ -103,6 +116,7 @@ func TestProfilesThatCannotBeUsed(t *testing.T) {
 		{"newer", []string{"analyze", file("newer.profile", newer)}, exitFailed, []string{"newer.profile: ", "update budgetctl", "format is 9"}},
 		{"cut plain", []string{"analyze", file("short.profile", content[:len(content)/2])}, exitFailed, []string{"short.profile: ", "copy it again"}},
 		{"cut packed", []string{"analyze", file("cut.profile", good[:len(good)/2])}, exitFailed, []string{"cut.profile: ", "incomplete"}},
+		{"bomb", []string{"analyze", file("bomb.profile", bomb.Bytes())}, exitFailed, []string{"bomb.profile: ", "no profile"}},
 		{"flipped", []string{"analyze", file("flipped.profile", flipped)}, exitFailed, []string{"flipped.profile: "}},
 		{"beside a good one", []string{"profile", "-o", filepath.Join(dir, "out"), file("newer.profile", newer), "testdata/tiny"}, exitFailed, []string{"newer.profile: "}},
 		{"over the limit", []string{"analyze", "--max-bytes", "1KiB", file("good.profile", good)}, exitFailed, []string{"good.profile: ", "--max-bytes"}},

@@ -35,6 +35,8 @@ type panel struct {
 		Expr       string `json:"expr"`
 		RefID      string `json:"refId"`
 		Exemplar   bool   `json:"exemplar"`
+		Instant    bool   `json:"instant"`
+		Range      bool   `json:"range"`
 	} `json:"targets"`
 	FieldConfig struct {
 		Defaults struct {
@@ -410,6 +412,41 @@ func TestHistogramsAreReadInBothForms(t *testing.T) {
 	}
 }
 
+// Over a range topk picks anew at every step, so more series show than it names.
+func TestTheHighestArePickedOnce(t *testing.T) {
+	found := false
+	for file, b := range boards(t) {
+		for _, p := range b.Panels {
+			for _, q := range p.Targets {
+				if !strings.Contains(q.Expr, "topk(") {
+					continue
+				}
+				if found = true; !q.Instant || q.Range {
+					t.Errorf("%s: %s asks for the highest at every step", file, p.Title)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Error("no query picks the highest")
+	}
+}
+
+// A name with &, # or % in it must not end the value that a link gives a variable.
+func TestLinksEscapeNames(t *testing.T) {
+	found := false
+	for file := range boards(t) {
+		for _, m := range regexp.MustCompile(`\$\{__data\.fields\.[^}]*\}`).FindAllString(string(committed(t, file)), -1) {
+			if found = true; !strings.HasSuffix(m, ":percentencode}") {
+				t.Errorf("%s: a link has the bare %s", file, m)
+			}
+		}
+	}
+	if !found {
+		t.Error("no link names a hop")
+	}
+}
+
 func TestOnlyOneQueryOfTheDetailShowsExemplars(t *testing.T) {
 	var with []string
 	for _, p := range boards(t)["hop.json"].Panels {
@@ -469,6 +506,10 @@ func TestProvisioningFitsTogether(t *testing.T) {
 		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
 			t.Errorf("compose.yaml mounts %s: %v", m[1], err)
 		}
+	}
+	// Prometheus has the whole folder, with the rules of a plan that may be there.
+	if !strings.Contains(compose, "- .:/etc/prometheus:ro\n") || !strings.Contains(compose, "--config.file=/etc/prometheus/prometheus.yaml") {
+		t.Error("Prometheus does not have the folder of its configuration")
 	}
 	for name := range files() {
 		if !strings.Contains(compose, "./"+name+":/var/lib/grafana/latency-budget/") {

@@ -127,7 +127,8 @@ func figure(title, description, unit string, thresholds *dashboard.ThresholdsCon
 }
 
 // bars shows the last value of each series as a bar, coloured by the edges.
-func bars(title, description, unit string, width uint32, queries ...query) *bargauge.PanelBuilder {
+func bars(title, description, unit string, width uint32, q query) *bargauge.PanelBuilder {
+	q.last = true // topk picks anew at every step of a range
 	return bargauge.NewPanelBuilder().
 		Title(title).Description(description).Datasource(source()).
 		Span(width).Height(tall).Interval(minInterval).
@@ -135,7 +136,7 @@ func bars(title, description, unit string, width uint32, queries ...query) *barg
 		Orientation(common.VizOrientationHorizontal).DisplayMode(common.BarGaugeDisplayModeBasic).
 		ReduceOptions(common.NewReduceDataOptionsBuilder().Calcs([]string{"lastNotNull"})).
 		NoValue("none").
-		Targets(targets(queries))
+		Targets(targets([]query{q}))
 }
 
 // rows is a table of hops, with a link to the details of each.
@@ -157,8 +158,8 @@ func rows(title, description, unit, value string, width uint32, q query) *table.
 		OverrideByName(value, []dashboard.DynamicConfigValue{{Id: "unit", Value: unit}, {Id: "decimals", Value: 1}}).
 		OverrideByName("operation", []dashboard.DynamicConfigValue{{Id: "links", Value: []any{map[string]any{
 			"title": "Hop detail",
-			"url": "/d/" + hopUID + "?var-datasource=${datasource}&var-service=${__data.fields.callee}" +
-				"&var-hop=${__data.fields.operation}&${__url_time_range}",
+			"url": "/d/" + hopUID + "?var-datasource=${datasource}&var-service=${__data.fields.callee:percentencode}" +
+				"&var-hop=${__data.fields.operation:percentencode}&${__url_time_range}",
 		}}}}).
 		Targets(targets([]query{q}))
 }

@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var hold bool
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.Collector, "collector", "bin/otelcol-latencybudget", "the Collector that `make collector` builds")
+	flags.StringVar(&s.Collector, "collector", "bin/otelcol-latencybudget", "the Collector: make collector builds it")
 	flags.StringVar(&s.Prometheus, "prometheus", "prometheus", "Prometheus, of version 2.40 or later")
 	flags.StringVar(&s.Orders, "orders", "bin/orders", "the order chain")
 	flags.StringVar(&s.Budgetctl, "budgetctl", "bin/budgetctl", "budgetctl")
@@ -64,7 +64,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "demo: -histograms is native or classic, not %q\n", s.Histograms)
 		return 2
 	}
-	if err := demo(ctx, &s, out, hold, stdout); err != nil {
+	err := demo(ctx, &s, out, hold, stdout)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		_, _ = fmt.Fprintln(stderr, "demo: interrupted")
+		return 1
+	case err != nil:
 		_, _ = fmt.Fprintf(stderr, "demo: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}
@@ -107,7 +112,8 @@ func demo(ctx context.Context, s *System, out string, hold bool, stdout io.Write
 	say("\n%s", table(seen))
 	say("\nThe services are as fast in both avalanches. What differs is who waits how long for an answer that is too late.\n")
 	if !hold {
-		say("bin/demo -hold keeps Prometheus running, for the dashboards in dashboards/; -out DIR keeps the spans.\n")
+		say("Where to look: docs/findings.md explains each rule. bin/demo -out DIR keeps the spans, for budgetctl analyze, which names\n" +
+			"the hops. bin/demo -hold keeps Prometheus running, for the dashboards in dashboards/, which name them too.\n")
 		return nil
 	}
 	say("Give Grafana http://%s as a data source and import dashboards/overview.json and dashboards/hop.json.\n"+

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,35 +72,45 @@ func first(re *regexp.Regexp, text string, n int) string {
 
 // table compares phases, a column each.
 func table(seen []Seen) string {
-	cells := [][]string{{""}, {"answers"}, {"P50 of all"}, {"P99 of all"}, {"P99 of failures"}, {"most inside the gateway"}}
-	for _, s := range seen {
-		for i, cell := range []string{
-			s.Phase.Name, first(answersLine, s.Report, 1), first(latencyLine, s.Report, 1),
-			first(latencyLine, s.Report, 2), first(latencyLine, s.Report, 4), first(gatewayLine, s.Report, 1),
-		} {
-			if cell == "0.0 ms" {
-				cell = "none"
-			}
-			cells[i] = append(cells[i], cell)
-		}
-	}
 	var b strings.Builder
-	for _, row := range cells {
-		line := fmt.Sprintf("%-24s", row[0])
-		for _, cell := range row[1:] {
-			line += fmt.Sprintf("%-22s", cell)
+	row := func(head string, cell func(*Seen) string) {
+		line := fmt.Sprintf("%-24s", head)
+		for i := range seen {
+			line += fmt.Sprintf("%-22s", cell(&seen[i]))
 		}
 		fmt.Fprintln(&b, strings.TrimRight(line, " "))
 	}
+	row("", func(s *Seen) string { return s.Phase.Name })
+	for _, r := range []struct {
+		head  string
+		line  *regexp.Regexp
+		group int
+	}{
+		{"answers", answersLine, 1},
+		{"P50 of all", latencyLine, 1},
+		{"P99 of all", latencyLine, 2},
+		{"P99 of failures", latencyLine, 4},
+		{"most inside the gateway", gatewayLine, 1},
+	} {
+		row(r.head, func(s *Seen) string { return first(r.line, s.Report, r.group) })
+	}
+	var rules []string // those of the first phase that has any come first
 	for _, s := range seen {
-		var rules []string
 		for _, r := range s.Rules {
-			rules = append(rules, fmt.Sprintf("%s %d", r.Rule, r.Count))
+			if !slices.Contains(rules, r.Rule) {
+				rules = append(rules, r.Rule)
+			}
 		}
-		if rules == nil {
-			rules = []string{"nothing"}
-		}
-		fmt.Fprintf(&b, "\nfound in %s:\n  %s\n", s.Phase.Name, strings.Join(rules, ", "))
+	}
+	fmt.Fprintln(&b, "\nfound by budgetctl")
+	for _, rule := range rules {
+		row("  "+rule, func(s *Seen) string {
+			i := slices.IndexFunc(s.Rules, func(r RuleCount) bool { return r.Rule == rule })
+			if i < 0 {
+				return "-"
+			}
+			return strconv.Itoa(s.Rules[i].Count)
+		})
 	}
 	return b.String()
 }

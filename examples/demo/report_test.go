@@ -21,11 +21,11 @@ latency   P50 3001.5 ms, P99 3905.7 ms; P50 of successes 2872.1 ms, P99 of failu
 `
 
 func TestTableComparesPhases(t *testing.T) {
-	healthy := strings.NewReplacer("98 x 200, 62 x 504", "300 x 200", "3018.9 ms", "0.0 ms").Replace(report)
+	healthy := strings.NewReplacer("98 x 200, 62 x 504", "300 x 200", "3018.9 ms", "none").Replace(report)
 	got := table([]Seen{
 		{Phase: Phase{Name: "healthy"}, Report: healthy},
 		{Phase: Phase{Name: "fixed 3 s"}, Report: report, Rules: []RuleCount{{"deadline-reset", 405}, {"doomed-call", 31}}},
-		{Phase: Phase{Name: "silent"}},
+		{Phase: Phase{Name: "silent"}, Rules: []RuleCount{{"budget-overrun", 7}, {"doomed-call", 2}}},
 	})
 	const want = `
                         healthy               fixed 3 s             silent
@@ -35,14 +35,10 @@ P99 of all              3905.7 ms             3905.7 ms             -
 P99 of failures         none                  3018.9 ms             -
 most inside the gateway 90                    90                    -
 
-found in healthy:
-  nothing
-
-found in fixed 3 s:
-  deadline-reset 405, doomed-call 31
-
-found in silent:
-  nothing
+found by budgetctl
+  deadline-reset        -                     405                   -
+  doomed-call           -                     31                    2
+  budget-overrun        -                     -                     7
 `
 	if got != want[1:] {
 		t.Errorf("got\n%s\nwant%s", got, want)
@@ -62,14 +58,32 @@ func TestWrongArgumentsAreUsage(t *testing.T) {
 	}
 }
 
-// Without the Collector there is one line that says so, and nothing is left.
+// Without one of the programs there is one line that says so and where it comes
+// from, and nothing is left.
 func TestAMissingProgramIsToldInOneLine(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-	var out, stderr bytes.Buffer
-	code := run(t.Context(), []string{"-collector", "no-such-collector"}, &out, &stderr)
-	if code != 1 || strings.Count(stderr.String(), "\n") != 1 || !strings.Contains(stderr.String(), "no-such-collector") {
-		t.Errorf("exit code %d, %q", code, &stderr)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for missing, from := range map[string]string{
+		"collector": "make collector", "prometheus": "Debian", "orders": "make demo", "budgetctl": "make build",
+	} {
+		var args []string
+		for _, program := range []string{"collector", "prometheus", "orders", "budgetctl"} {
+			path := self
+			if program == missing {
+				path = "no-such-program"
+			}
+			args = append(args, "-"+program, path)
+		}
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), args, &out, &stderr)
+		text := stderr.String()
+		if code != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "no-such-program") || !strings.Contains(text, from) {
+			t.Errorf("without %s: exit code %d, %q", missing, code, text)
+		}
 	}
 	if left := leftIn(t, tmp); len(left) > 0 {
 		t.Errorf("left behind: %q", left)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,16 @@ type Seen struct {
 
 // Start starts the Collector and Prometheus and waits until they answer.
 func (s *System) Start(ctx context.Context) (err error) {
+	for _, p := range []struct{ program, from string }{
+		{s.Collector, "make collector builds it"},
+		{s.Prometheus, "Debian has it in the package prometheus"},
+		{s.Orders, "make demo builds it"},
+		{s.Budgetctl, "make build builds it"},
+	} {
+		if _, err := exec.LookPath(p.program); err != nil {
+			return fmt.Errorf("%w; %s", err, p.from)
+		}
+	}
 	if s.dir, err = os.MkdirTemp("", "latencybudget-"); err != nil {
 		return err
 	}
@@ -182,14 +193,14 @@ func (s *System) until(ctx context.Context, url string) error {
 	}
 }
 
-// dead returns an error with the last words of a process that has ended by
-// itself.
+// dead returns an error with the last line of a process that has ended by itself.
 func (s *System) dead() error {
 	for _, p := range s.processes {
 		select {
 		case <-p.done:
-			log := p.log.Bytes()
-			return fmt.Errorf("%s has ended (%s) and said: %s", p.name, p.cmd.ProcessState, log[max(0, len(log)-2000):])
+			log := bytes.TrimSpace(p.log.Bytes())
+			last := log[bytes.LastIndexByte(log, '\n')+1:]
+			return fmt.Errorf("%s has ended (%s): %s", p.name, p.cmd.ProcessState, cmp.Or(string(last), "it said nothing"))
 		default:
 		}
 	}

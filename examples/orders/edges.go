@@ -16,6 +16,8 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -73,19 +75,37 @@ func (s *Service) edgeHTTP(callee *Service) edge {
 	}
 	s.system.clients = append(s.system.clients, func() error { base.CloseIdleConnections(); return nil })
 	client := &http.Client{Transport: otelhttp.NewTransport(
-		s.system.cfg.Mode.transport(s.authority, s.clock.transport(base)),
+		notesKey(s.system.cfg.Mode.transport(s.authority, s.clock.transport(base))),
 		otelhttp.WithTracerProvider(s.provider),
 		otelhttp.WithPropagators(s.propagator()),
 		otelhttp.WithSpanNameFormatter(func(string, *http.Request) string { return "POST /order" }))}
 	url := "http://" + callee.address + "/order"
 	return func(ctx context.Context, order Order) (Answer, error) {
-		resp, err := post(ctx, client, url, order, nil)
+		// The key follows from the order, so that every attempt has the same, at
+		// whatever layer it is repeated.
+		key := fmt.Sprintf("%d-%s", order, callee.node.Name)
+		resp, err := post(ctx, client, url, order, http.Header{keyHeader: {key}})
 		if err != nil {
 			return Answer{}, err
 		}
 		defer func() { _ = resp.Body.Close() }()
 		return readAnswer(callee.node.Name, resp)
 	}
+}
+
+// keyHeader tells a service which requests are the same one sent again. POST is
+// not idempotent by itself, so a caller that repeats one without a key asks for
+// its effect a second time.
+const keyHeader = "Idempotency-Key"
+
+// notesKey captures the key on the CLIENT span, by which the analyzer knows that a
+// retry was safe. It belongs inside the tracing transport.
+func notesKey(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		trace.SpanFromContext(r.Context()).SetAttributes(
+			attribute.StringSlice("http.request.header.idempotency-key", r.Header[keyHeader]))
+		return base.RoundTrip(r)
+	})
 }
 
 // post sends an order over HTTP.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/latencybudget/latencybudget/internal/ontime"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
@@ -80,8 +81,9 @@ func of(spans []span, service string, server bool) (found []span) {
 	return found
 }
 
-// two runs some requests over two services with faults at the second, b.
-func two(t *testing.T, protocol Protocol, budget time.Duration, requests int, texts ...string) (outcomes []Outcome, a, b []span) {
+// two runs some requests over two services with faults at the second, b. All
+// times but the own work of 1 ms are longer by the scale of the trial.
+func two(t *ontime.Trial, protocol Protocol, budget time.Duration, requests int, texts ...string) (outcomes []Outcome, a, b []span) {
 	t.Helper()
 	cfg := Config{Nodes: chain([]Protocol{HTTP, protocol}, time.Millisecond)}
 	for _, text := range texts {
@@ -89,10 +91,12 @@ func two(t *testing.T, protocol Protocol, budget time.Duration, requests int, te
 		if err != nil {
 			t.Fatal(err)
 		}
+		fault.Value *= t.Scale
 		cfg.Faults = append(cfg.Faults, fault)
 	}
-	s, stop := start(t, cfg)
-	outcomes = send(t, s, Load{Requests: requests, Budget: budget})
+	cfg.Max = 10 * time.Second * t.Scale
+	s, stop := start(t.T, cfg)
+	outcomes = send(t.T, s, Load{Requests: requests, Budget: budget * t.Scale})
 	spans := stop()
 	return outcomes, of(spans, "a", false), of(spans, "b", true)
 }
@@ -103,75 +107,86 @@ func (s span) duration() time.Duration { return time.Duration(s.end - s.start) }
 // What a fault does is seen from outside, whatever the protocol.
 func TestFaults(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP, GRPC} {
-		run := func(name string, test func(t *testing.T)) { t.Run(string(protocol)+" "+name, test) }
-		run("slow", func(t *testing.T) {
+		run := func(name string, test func(t *ontime.Trial)) {
+			t.Run(string(protocol)+" "+name, func(t *testing.T) { ontime.Judge(t, test) })
+		}
+		run("slow", func(t *ontime.Trial) {
 			_, _, b := two(t, protocol, time.Second, 2, "slow=b:60ms")
+			if len(b) != 2 {
+				t.Errorf("%d spans of b, want 2", len(b))
+			}
 			for _, s := range b {
-				if s.duration() < 60*time.Millisecond {
+				if s.duration() < 60*time.Millisecond*t.Scale {
 					t.Errorf("b takes %v, want 60 ms", s.duration())
 				}
 			}
 		})
-		run("cold hits the first only", func(t *testing.T) {
+		run("cold hits the first only", func(t *ontime.Trial) {
 			_, _, b := two(t, protocol, 2*time.Second, 3, "cold=b:300ms")
-			if len(b) != 3 || b[0].duration() < 300*time.Millisecond || b[1].duration() > 250*time.Millisecond {
+			if len(b) != 3 || b[0].duration() < 300*time.Millisecond*t.Scale || b[1].duration() > 250*time.Millisecond*t.Scale {
 				t.Errorf("spans of b: %+v", b)
 			}
 		})
-		run("queue eats half, before the server span", func(t *testing.T) {
+		run("queue eats half, before the server span", func(t *ontime.Trial) {
 			outcomes, a, b := two(t, protocol, 200*time.Millisecond, 1, "queue=b")
-			if outcomes[0].Status != http.StatusOK || len(b) != 1 {
-				t.Fatalf("outcome %+v, spans %+v", outcomes[0], b)
+			if outcomes[0].Status != http.StatusOK || len(a) != 1 || len(b) != 1 {
+				t.Errorf("outcome %+v, spans %+v", outcomes[0], b)
+				return
 			}
-			if gap := time.Duration(b[0].start - a[0].start); gap < 90*time.Millisecond {
-				t.Errorf("b begins %v after its caller, want about 100 ms", gap)
+			// The header says whole milliseconds.
+			half := time.Duration(a[0].deadline * float64(time.Second) / 2)
+			if gap := time.Duration(b[0].start - a[0].start); gap < half-time.Millisecond || gap > half+50*time.Millisecond*t.Scale {
+				t.Errorf("b begins %v after its caller, which had %v s, want about half of that", gap, a[0].deadline)
 			}
 		})
-		run("stall is met by every call, before the server span", func(t *testing.T) {
+		run("stall is met by every call, before the server span", func(t *ontime.Trial) {
 			_, a, b := two(t, protocol, time.Second, 2, "stall=b:50ms")
+			if len(a) != 2 || len(b) != 2 {
+				t.Errorf("%d calls of b and %d spans of it, want 2 and 2", len(a), len(b))
+				return
+			}
 			for i := range b {
-				if gap := time.Duration(b[i].start - a[i].start); gap < 50*time.Millisecond {
+				if gap := time.Duration(b[i].start - a[i].start); gap < 50*time.Millisecond*t.Scale {
 					t.Errorf("b begins %v after its caller, want 50 ms", gap)
 				}
 			}
-			if len(b) != 2 {
-				t.Errorf("%d spans of b, want 2", len(b))
-			}
 		})
-		run("ignore goes on for nobody", func(t *testing.T) {
+		run("ignore goes on for nobody", func(t *ontime.Trial) {
 			outcomes, _, b := two(t, protocol, 60*time.Millisecond, 1, "ignore=b:200ms")
-			if outcomes[0].Status != http.StatusGatewayTimeout || outcomes[0].Latency > 180*time.Millisecond {
+			if outcomes[0].Status != http.StatusGatewayTimeout || outcomes[0].Latency > 180*time.Millisecond*t.Scale {
 				t.Errorf("outcome %+v, want 504 in time", outcomes[0])
 			}
-			if len(b) != 1 || b[0].duration() < 200*time.Millisecond || !slices.Contains(b[0].flags, attr.FlagOverrun) {
+			if len(b) != 1 || b[0].duration() < 200*time.Millisecond*t.Scale || !slices.Contains(b[0].flags, attr.FlagOverrun) {
 				t.Errorf("spans of b: %+v, want 200 ms and an overrun", b)
 			}
 		})
-		run("a lost cancellation leaves the loser of a hedge at work", func(t *testing.T) {
+		run("a lost cancellation leaves the loser of a hedge at work", func(t *ontime.Trial) {
 			faults := []string{"slow=b:150ms", "hedge=b:75ms"}
 			_, _, cancelled := two(t, protocol, 5*time.Second, 1, faults...)
 			outcomes, _, b := two(t, protocol, 5*time.Second, 1, append(faults, "lostcancel=b")...)
 			if outcomes[0].Status != http.StatusOK || len(b) != 2 || len(cancelled) != 2 {
-				t.Fatalf("outcome %+v, spans %+v and %+v", outcomes[0], cancelled, b)
+				t.Errorf("outcome %+v, spans %+v and %+v", outcomes[0], cancelled, b)
+				return
 			}
-			if b[1].duration() < 150*time.Millisecond || cancelled[1].duration() >= 150*time.Millisecond {
+			slow := 150 * time.Millisecond * t.Scale
+			if b[1].duration() < slow || cancelled[1].duration() >= slow {
 				t.Errorf("the loser works for %v, want 150 ms; with cancellation %v", b[1].duration(), cancelled[1].duration())
 			}
 		})
-		run("a late retry begins when the time is up", func(t *testing.T) {
+		run("a late retry begins when the time is up", func(t *ontime.Trial) {
 			_, a, _ := two(t, protocol, 60*time.Millisecond, 1, "slow=b:200ms", "lateretry=b:30ms")
 			if len(a) != 2 || a[1].remaining > 0.002 ||
 				!slices.Contains(a[1].flags, attr.FlagDeadlineExtended) {
 				t.Errorf("calls of b: %+v, want a second with nothing left and another deadline", a)
 			}
 		})
-		run("fail", func(t *testing.T) {
+		run("fail", func(t *ontime.Trial) {
 			outcomes, _, b := two(t, protocol, time.Second, 1, "fail=b")
 			if outcomes[0].Status != http.StatusServiceUnavailable || len(b) != 1 {
 				t.Errorf("outcome %+v, %d calls, want 503 and 1", outcomes[0], len(b))
 			}
 		})
-		run("retries end with the time", func(t *testing.T) {
+		run("retries end with the time", func(t *ontime.Trial) {
 			outcomes, _, b := two(t, protocol, 150*time.Millisecond, 1, "slow=b:80ms", "fail=b", "retry=b:5")
 			if outcomes[0].Status != http.StatusGatewayTimeout || len(b) != 2 {
 				t.Errorf("outcome %+v after %d attempts, want 504 after 2", outcomes[0], len(b))
@@ -179,22 +194,26 @@ func TestFaults(t *testing.T) {
 		})
 	}
 	t.Run("lost response", func(t *testing.T) {
-		outcomes, a, b := two(t, HTTP, 150*time.Millisecond, 1, "lostresponse=b")
-		if outcomes[0].Status != http.StatusGatewayTimeout || len(a) != 1 || a[0].duration() < 100*time.Millisecond {
-			t.Errorf("outcome %+v, call %+v; want the caller to wait in vain", outcomes[0], a)
-		}
-		if len(b) != 1 || b[0].duration() > 100*time.Millisecond || len(b[0].flags) != 0 || b[0].failed {
-			t.Errorf("spans %+v; want b to be done in time", b)
-		}
+		ontime.Judge(t, func(t *ontime.Trial) {
+			outcomes, a, b := two(t, HTTP, 150*time.Millisecond, 1, "lostresponse=b")
+			if outcomes[0].Status != http.StatusGatewayTimeout || len(a) != 1 || a[0].duration() < 100*time.Millisecond*t.Scale {
+				t.Errorf("outcome %+v, call %+v; want the caller to wait in vain", outcomes[0], a)
+			}
+			if len(b) != 1 || b[0].duration() > 100*time.Millisecond*t.Scale || len(b[0].flags) != 0 || b[0].failed {
+				t.Errorf("spans %+v; want b to be done in time", b)
+			}
+		})
 	})
 	t.Run("proxy", func(t *testing.T) {
-		_, a, b := two(t, HTTP, time.Second, 1, "proxy=b:3s")
-		if len(a) != 1 || len(a[0].flags) != 0 {
-			t.Errorf("the caller is flagged: %+v", a)
-		}
-		if len(b) != 1 || !slices.Equal(b[0].flags, []string{attr.FlagDeadlineExtended}) || b[0].deadline < 2.5 {
-			t.Errorf("behind the proxy: %+v, want 3 s and deadline_extended", b)
-		}
+		ontime.Judge(t, func(t *ontime.Trial) {
+			_, a, b := two(t, HTTP, time.Second, 1, "proxy=b:3s")
+			if len(a) != 1 || len(a[0].flags) != 0 {
+				t.Errorf("the caller is flagged: %+v", a)
+			}
+			if len(b) != 1 || !slices.Equal(b[0].flags, []string{attr.FlagDeadlineExtended}) || b[0].deadline < 2.5*float64(t.Scale) {
+				t.Errorf("behind the proxy: %+v, want 3 s and deadline_extended", b)
+			}
+		})
 	})
 }
 

@@ -202,13 +202,21 @@ func (s Summary) text(pools []PoolStats) string {
 	fmt.Fprintf(&b, "answers   %s\n", cmp.Or(strings.Join(byStatus, ", "), "none"))
 	fmt.Fprintf(&b, "degraded  %s\n", cmp.Or(strings.Join(degraded, ", "), "none"))
 	fmt.Fprintf(&b, "latency   P50 %s, P99 %s; P50 of successes %s, P99 of failures %s\n\n",
-		ms(s.P50), ms(s.P99), ms(s.OKP50), ms(s.FailedP99))
+		latency(s.P50), latency(s.P99), latency(s.OKP50), latency(s.FailedP99))
 	const row = "%11s%8v%12s%12s%13v\n"
 	fmt.Fprintf(&b, row, "service", "served", "own P50", "queue P99", "most inside")
 	for _, p := range pools {
 		fmt.Fprintf(&b, row, p.Service, p.Served, ms(p.OwnP50), ms(p.QueueP99), p.Highest)
 	}
 	return b.String()
+}
+
+// latency renders a percentile of answers, of which there may be none.
+func latency(d time.Duration) string {
+	if d == 0 {
+		return "none"
+	}
+	return ms(d)
 }
 
 // ms renders a duration in milliseconds.

@@ -15,6 +15,7 @@ import (
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"github.com/latencybudget/latencybudget/internal/ontime"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
@@ -22,26 +23,27 @@ import (
 func TestTheDownstreamSeesWhatIsLeft(t *testing.T) {
 	for _, protocol := range []Protocol{HTTP, GRPC} {
 		t.Run(string(protocol), func(t *testing.T) {
-			nodes := chain([]Protocol{HTTP, protocol}, 30*time.Millisecond)
-			s, stop := start(t, Config{Nodes: nodes})
-			send(t, s, Load{Requests: 9, Budget: 300 * time.Millisecond})
-			var left []float64
-			for _, span := range stop() {
-				if span.server() && span.service == "b" {
-					left = append(left, span.deadline)
+			ontime.Judge(t, func(t *ontime.Trial) {
+				nodes := chain([]Protocol{HTTP, protocol}, 30*time.Millisecond*t.Scale)
+				s, stop := start(t.T, Config{Nodes: nodes})
+				send(t.T, s, Load{Requests: 9, Budget: 300 * time.Millisecond * t.Scale})
+				var left []float64 // at scale 1
+				for _, span := range of(stop(), "b", true) {
+					left = append(left, span.deadline/float64(t.Scale))
 				}
-			}
-			slices.Sort(left)
-			if len(left) == 0 {
-				t.Fatal("the downstream was never called")
-			}
-			if most := left[len(left)-1]; most >= 0.3 {
-				t.Errorf("the downstream sees %v s, want less than the 0.3 of the gateway", most)
-			}
-			// Half of the requests may meet a machine that is busy elsewhere.
-			if middle := left[len(left)/2]; middle < 0.23 || middle > 0.271 {
-				t.Errorf("the downstream sees %v s, want about 0.27", middle)
-			}
+				slices.Sort(left)
+				if len(left) == 0 {
+					t.Errorf("the downstream was never called")
+					return
+				}
+				// Work never takes less than it says.
+				if most := left[len(left)-1]; most > 0.271 {
+					t.Errorf("the downstream sees %v s, want 0.27 at most", most)
+				}
+				if middle := left[len(left)/2]; middle < 0.23 {
+					t.Errorf("the downstream sees %v s, want about 0.27", middle)
+				}
+			})
 		})
 	}
 }
@@ -51,30 +53,32 @@ func TestTheDownstreamSeesWhatIsLeft(t *testing.T) {
 //	propagated  |- 40 work -|------ 260 call -----|
 //	fresh       |- 40 work -|------ 300 call --------------|
 func TestAFreshTimeoutCostsAHopMore(t *testing.T) {
-	const budget = 300 * time.Millisecond
 	for _, protocol := range []Protocol{HTTP, GRPC} {
 		t.Run(string(protocol), func(t *testing.T) {
-			nodes := chain([]Protocol{HTTP, protocol}, 40*time.Millisecond)
-			nodes[1].Work = 2 * time.Second
-			total := func(mode Mode) time.Duration {
-				s, stop := start(t, Config{Nodes: nodes, Mode: mode, Fresh: budget})
-				best := time.Hour
-				for _, o := range send(t, s, Load{Requests: 4, Budget: budget}) {
-					if o.Status != http.StatusGatewayTimeout {
-						t.Errorf("%s: status %d, want 504", mode, o.Status)
+			ontime.Judge(t, func(t *ontime.Trial) {
+				budget := 300 * time.Millisecond * t.Scale
+				nodes := chain([]Protocol{HTTP, protocol}, 40*time.Millisecond*t.Scale)
+				nodes[1].Work = 2 * time.Second * t.Scale
+				total := func(mode Mode) time.Duration {
+					s, stop := start(t.T, Config{Nodes: nodes, Mode: mode, Fresh: budget})
+					best := time.Hour
+					for _, o := range send(t.T, s, Load{Requests: 4, Budget: budget}) {
+						if o.Status != http.StatusGatewayTimeout {
+							t.Errorf("%s: status %d, want 504", mode, o.Status)
+						}
+						best = min(best, o.Latency)
 					}
-					best = min(best, o.Latency)
+					stop()
+					return best
 				}
-				stop()
-				return best
-			}
-			propagated, fresh := total(Propagated), total(Fresh)
-			if propagated > budget+25*time.Millisecond {
-				t.Errorf("propagated: answered after %v, want 300 ms", propagated)
-			}
-			if more := fresh - propagated; more < 30*time.Millisecond || more > 65*time.Millisecond {
-				t.Errorf("fresh: %v more than the %v of propagated, want about 40 ms", more, propagated)
-			}
+				propagated, fresh := total(Propagated), total(Fresh)
+				if propagated < budget || propagated > budget+25*time.Millisecond*t.Scale {
+					t.Errorf("propagated: answered after %v, want %v", propagated, budget)
+				}
+				if more := (fresh - propagated) / t.Scale; more < 30*time.Millisecond || more > 65*time.Millisecond {
+					t.Errorf("fresh: %v more than the %v of propagated, want about %v", fresh-propagated, propagated, nodes[0].Work)
+				}
+			})
 		})
 	}
 }
@@ -111,13 +115,18 @@ func TestTwoHopsAreStampedAsTheTableSays(t *testing.T) {
 		for _, inside := range []bool{false, true} {
 			for mode, want := range map[Mode][]wantStamps{Propagated: propagated, Fresh: fresh} {
 				t.Run(fmt.Sprintf("%s %s inside=%v", protocol, mode, inside), func(t *testing.T) {
-					nodes := chain([]Protocol{protocol, protocol, protocol}, 30*time.Millisecond)
-					s, stop := start(t, Config{Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second, Tolerance: scheduled})
-					send(t, s, Load{Requests: 7, Budget: 300 * time.Millisecond})
-					spans := stop()
-					for _, w := range want {
-						checkStamps(t, spans, w)
-					}
+					ontime.Judge(t, func(t *ontime.Trial) {
+						nodes := chain([]Protocol{protocol, protocol, protocol}, 30*time.Millisecond*t.Scale)
+						s, stop := start(t.T, Config{
+							Nodes: nodes, Mode: mode, Inside: inside, Fresh: time.Second * t.Scale, Max: 10 * time.Second * t.Scale,
+							Tolerance: scheduled,
+						})
+						send(t.T, s, Load{Requests: 7, Budget: 300 * time.Millisecond * t.Scale})
+						spans := stop()
+						for _, w := range want {
+							checkStamps(t, spans, w)
+						}
+					})
 				})
 			}
 		}
@@ -126,14 +135,14 @@ func TestTwoHopsAreStampedAsTheTableSays(t *testing.T) {
 
 // checkStamps compares the spans of one row of the table: the exact part of
 // each, the times in their middle.
-func checkStamps(t *testing.T, spans []span, want wantStamps) {
-	t.Helper()
+func checkStamps(t *ontime.Trial, spans []span, want wantStamps) {
+	scale := float64(t.Scale)
 	var remaining, deadline, transit []float64
 	for _, s := range spans {
 		if s.service != want.service || s.kind != want.kind {
 			continue
 		}
-		remaining, deadline = append(remaining, s.remaining), append(deadline, s.deadline)
+		remaining, deadline = append(remaining, s.remaining/scale), append(deadline, s.deadline/scale)
 		transit = append(transit, s.announced-s.remaining)
 		if got := slices.Equal(s.flags, []string{attr.FlagDeadlineExtended}); got != want.extended || (!got && len(s.flags) > 0) {
 			t.Errorf("%s %v: flags %v, want extended: %v", want.service, want.kind, s.flags, want.extended)
@@ -149,7 +158,7 @@ func checkStamps(t *testing.T, spans []span, want wantStamps) {
 		if !s.has[attr.RemainingEnd] {
 			t.Errorf("%s %v: no remaining at the end", want.service, want.kind)
 		}
-		if s.limit > 0.3 || s.limit < s.remaining-0.001 {
+		if s.limit > 0.3*scale || s.limit < s.remaining-0.001 {
 			t.Errorf("%s %v: limit %v, remaining %v", want.service, want.kind, s.limit, s.remaining)
 		}
 	}
@@ -176,7 +185,7 @@ func checkStamps(t *testing.T, spans []span, want wantStamps) {
 
 func TestPropagatedRaisesNoFlagIn1000Requests(t *testing.T) {
 	s, stop := start(t, Config{Nodes: Orders, Spread: 0.9})
-	for i, o := range send(t, s, Load{Requests: 1000, Budget: 5 * time.Second, Concurrency: 24}) {
+	for i, o := range send(t, s, Load{Requests: 1000, Budget: 10 * time.Second, Concurrency: 24}) {
 		if o.Status != http.StatusOK {
 			t.Fatalf("request %d: status %d", i, o.Status)
 		}
@@ -249,50 +258,56 @@ func TestEveryModeRaisesItsFlags(t *testing.T) {
 	for _, mode := range Modes {
 		for _, inside := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s inside=%v", mode, inside), func(t *testing.T) {
-				s, stop := start(t, Config{
-					Nodes: Orders, Mode: mode, Inside: inside, Spread: 0.9, Fresh: 3 * time.Second, Tolerance: scheduled,
-				})
-				send(t, s, Load{Requests: 30, Budget: time.Second, Concurrency: 10})
-				spans := stop()
-				traces := make(map[string]bool)
-				for _, span := range spans {
-					traces[span.trace] = true
-					if want := tests[mode](span); !slices.Equal(span.flags, want) {
-						t.Errorf("%s %v: flags %v, want %v", span.service, span.kind, span.flags, want)
+				ontime.Judge(t, func(t *ontime.Trial) {
+					// The longest budget that the 3 s of modes Header and Fresh are later than.
+					s, stop := start(t.T, Config{
+						Nodes: Orders, Mode: mode, Inside: inside, Spread: 0.9, Fresh: 3 * time.Second, Tolerance: scheduled,
+					})
+					send(t.T, s, Load{Requests: 30, Budget: 2500 * time.Millisecond, Concurrency: max(1, 10/int(t.Scale))})
+					spans := stop()
+					traces := make(map[string]bool)
+					for _, span := range spans {
+						traces[span.trace] = true
+						if want := tests[mode](span); !slices.Equal(span.flags, want) {
+							t.Errorf("%s %v: flags %v, want %v", span.service, span.kind, span.flags, want)
+						}
 					}
-				}
-				want := 30
-				if mode == Background {
-					want *= 8 // every call begins a trace
-				}
-				if len(traces) != want || len(spans) != 15*30 {
-					t.Errorf("%d traces and %d spans, want %d and %d", len(traces), len(spans), want, 15*30)
-				}
+					want := 30
+					if mode == Background {
+						want *= 8 // every call begins a trace
+					}
+					if len(traces) != want || len(spans) != 15*30 {
+						t.Errorf("%d traces and %d spans, want %d and %d", len(traces), len(spans), want, 15*30)
+					}
+				})
 			})
 		}
 	}
 }
 
-// oneOf sends requests until one has the wanted outcome: the machine may be busy
-// with something else for longer than a budget leaves room.
-func oneOf(t *testing.T, s *System, budget time.Duration, want func(Outcome) bool) Outcome {
-	t.Helper()
+// oneOf sends requests until one has the wanted outcome; the first has to open
+// all connections.
+func oneOf(t *ontime.Trial, s *System, budget time.Duration, want func(Outcome) bool) Outcome {
+	const requests = 5
 	var last Outcome
-	for range 30 {
-		last = send(t, s, Load{Requests: 1, Budget: budget})[0]
+	for range requests {
+		last = send(t.T, s, Load{Requests: 1, Budget: budget})[0]
 		if want(last) {
 			return last
 		}
 	}
-	t.Errorf("none of 30 requests has the wanted outcome; the last is %+v", last)
+	t.Errorf("none of %d requests has the wanted outcome; the last is %+v", requests, last)
 	return last
 }
 
 func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
+	run := func(name string, test func(t *ontime.Trial)) {
+		t.Run(name, func(t *testing.T) { ontime.Judge(t, test) })
+	}
 	succeeds := func(o Outcome) bool { return o.Status == http.StatusOK }
-	t.Run("150 ms succeed, side by side", func(t *testing.T) {
-		s, stop := start(t, Config{Nodes: Orders})
-		o := oneOf(t, s, 150*time.Millisecond, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
+	run("150 ms succeed, side by side", func(t *ontime.Trial) {
+		s, stop := start(t.T, Config{Nodes: Orders})
+		o := oneOf(t, s, 150*time.Millisecond*t.Scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
 		if o.Latency < 62*time.Millisecond {
 			t.Errorf("answered after %v, but the blocking path takes 62 ms", o.Latency)
 		}
@@ -305,20 +320,27 @@ func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
 			}
 		}
 		if !overlaps {
-			t.Error("inventory and coupon never ran side by side")
+			t.Errorf("inventory and coupon never ran side by side")
 		}
 	})
-	t.Run("50 ms fail by deadline", func(t *testing.T) {
-		s, _ := start(t, Config{Nodes: Orders})
-		for _, o := range send(t, s, Load{Requests: 10, Budget: 50 * time.Millisecond}) {
+	run("50 ms fail by deadline", func(t *ontime.Trial) {
+		s, _ := start(t.T, Config{Nodes: Orders})
+		for _, o := range send(t.T, s, Load{Requests: 10, Budget: 50 * time.Millisecond}) {
 			if o.Status != http.StatusGatewayTimeout {
 				t.Errorf("status %d (%s), want 504", o.Status, o.Reason)
 			}
 		}
 	})
-	slowAudit := []Fault{{Kind: Slow, Service: "audit", Value: 600 * time.Millisecond, Share: 1}}
-	t.Run("90 ms with a slow audit succeed degraded", func(t *testing.T) {
-		s, stop := start(t, Config{Nodes: Orders, Faults: slowAudit})
+	slowAudit := func(t *ontime.Trial) []Fault {
+		return []Fault{{Kind: Slow, Service: "audit", Value: 600 * time.Millisecond * t.Scale, Share: 1}}
+	}
+	run("90 ms with a slow audit succeed degraded", func(t *ontime.Trial) {
+		// With more budget nothing would be degraded, so it is the work that is shorter.
+		nodes := slices.Clone(Orders)
+		for i := range nodes {
+			nodes[i].Work /= t.Scale
+		}
+		s, stop := start(t.T, Config{Nodes: nodes, Faults: slowAudit(t)})
 		o := oneOf(t, s, 90*time.Millisecond, succeeds)
 		if want := []string{"audit", "coupon"}; !slices.Equal(o.Degraded, want) {
 			t.Errorf("degraded: %v, want %v", o.Degraded, want)
@@ -327,13 +349,13 @@ func TestTheOrderChainHoldsWhatItsBudgetAllows(t *testing.T) {
 			return s.service == "gateway" && s.server() && slices.Equal(slices.Sorted(slices.Values(s.degraded)), o.Degraded)
 		})
 		if !named {
-			t.Error("no span of the gateway names them")
+			t.Errorf("no span of the gateway names them")
 		}
 	})
-	t.Run("nobody waits for a slow audit", func(t *testing.T) {
-		s, stop := start(t, Config{Nodes: Orders, Faults: slowAudit})
-		o := oneOf(t, s, 500*time.Millisecond, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
-		if o.Latency > 450*time.Millisecond {
+	run("nobody waits for a slow audit", func(t *ontime.Trial) {
+		s, stop := start(t.T, Config{Nodes: Orders, Faults: slowAudit(t)})
+		o := oneOf(t, s, 500*time.Millisecond*t.Scale, func(o Outcome) bool { return succeeds(o) && len(o.Degraded) == 0 })
+		if o.Latency > 450*time.Millisecond*t.Scale {
 			t.Errorf("answered after %v", o.Latency)
 		}
 		for _, s := range stop() {
@@ -348,55 +370,47 @@ func TestAvalanche(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
-	cfg := Config{Nodes: Orders, Seed: 1, Log: silent}
-	fixed, err := runAvalanche(t.Context(), cfg, Fresh, avalancheRequests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A machine that is busy elsewhere for a moment spoils a run whose limit is
-	// 80 ms over the budget.
-	for attempt := 1; ; attempt++ {
-		propagated, err := runAvalanche(t.Context(), cfg, Propagated, avalancheRequests)
-		if err != nil {
-			t.Fatal(err)
+	ontime.Judge(t, func(t *ontime.Trial) {
+		var runs []AvalancheRun
+		for _, mode := range scenarios["avalanche"] {
+			run, err := runAvalanche(t.Context(), Config{Nodes: Orders, Seed: 1, Log: silent}, mode, avalancheRequests)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, run)
 		}
-		t.Logf("P99 %v against %v, failures %v, drained %v against %v", fixed.Summary.P99, propagated.Summary.P99,
-			propagated.Summary.FailedP99, fixed.Drained, propagated.Drained)
-		faults := compareAvalanche(fixed, propagated)
-		if len(faults) == 0 {
-			return
-		}
-		if attempt == 3 {
-			t.Fatal(strings.Join(faults, "\n"))
-		}
-	}
+		compareAvalanche(t, runs[0], runs[1])
+	})
 }
 
-// compareAvalanche says what is wrong with the two runs.
-func compareAvalanche(fixed, propagated AvalancheRun) (faults []string) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+// compareAvalanche says what is wrong with the two runs. Their times are those of
+// the scenario at every scale; it is the room for a busy machine that grows.
+func compareAvalanche(t *ontime.Trial, fixed, propagated AvalancheRun) {
+	t.Logf("P99 %v against %v, failures %v, drained %v against %v", fixed.Summary.P99, propagated.Summary.P99,
+		propagated.Summary.FailedP99, fixed.Drained, propagated.Drained)
+	// The fixed timeouts make requests wait for 3 s at least, and so the limit of
+	// what is propagated may be relaxed to a third of that and no more.
+	limit := min(avalancheBudget+80*time.Millisecond*t.Scale, avalancheFixed/3)
 	if fixed.Summary.P99 < 3*propagated.Summary.P99 {
-		fault("P99 %v with fixed timeouts, %v propagated: want at least 3 times", fixed.Summary.P99, propagated.Summary.P99)
+		t.Errorf("P99 %v with fixed timeouts, %v propagated: want at least 3 times", fixed.Summary.P99, propagated.Summary.P99)
 	}
-	const limit = avalancheBudget + 80*time.Millisecond
 	if propagated.Summary.FailedP99 > limit {
-		fault("failures take up to %v, want %v", propagated.Summary.FailedP99, limit)
+		t.Errorf("failures take up to %v, want %v", propagated.Summary.FailedP99, limit)
 	}
 	if propagated.Drained > limit || propagated.Drained > fixed.Drained {
-		fault("the pools are empty after %v, with fixed timeouts after %v; want %v at most",
+		t.Errorf("the pools are empty after %v, with fixed timeouts after %v; want %v at most",
 			propagated.Drained, fixed.Drained, limit)
 	}
 	for i, p := range propagated.Pools {
 		f := fixed.Pools[i]
 		if p.Served == 0 || f.Served == 0 {
-			fault("%s served %d and %d requests", p.Service, f.Served, p.Served)
+			t.Errorf("%s served %d and %d requests", p.Service, f.Served, p.Served)
 		}
 		// Own times are a few ms, of which a busy machine adds some.
-		if more := max(5*time.Millisecond, f.OwnP50/4); (p.OwnP50 - f.OwnP50).Abs() > more {
-			fault("%s: own P50 %v with fixed timeouts, %v propagated: want the same", p.Service, f.OwnP50, p.OwnP50)
+		if more := max(5*time.Millisecond*t.Scale, f.OwnP50/4); (p.OwnP50 - f.OwnP50).Abs() > more {
+			t.Errorf("%s: own P50 %v with fixed timeouts, %v propagated: want the same", p.Service, f.OwnP50, p.OwnP50)
 		}
 	}
-	return faults
 }
 
 func TestEachRunOfTheAvalancheHasItsFileAndItsAnswers(t *testing.T) {
@@ -430,7 +444,7 @@ func TestEachRunOfTheAvalancheHasItsFileAndItsAnswers(t *testing.T) {
 // The clocks of callers and callees are 50 ms apart, either way.
 func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 	s, stop := start(t, Config{Nodes: Orders, Spread: 0.9, Skew: 50 * time.Millisecond})
-	send(t, s, Load{Requests: 100, Budget: 2 * time.Second, Concurrency: 4})
+	send(t, s, Load{Requests: 100, Budget: 8 * time.Second, Concurrency: 4})
 	spans := stop()
 	if n, example := flagged(spans); n > 0 {
 		t.Errorf("%d spans are flagged, as %s %v with %v", n, example.service, example.kind, example.flags)
@@ -439,11 +453,14 @@ func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 	for _, s := range spans {
 		byID[s.trace+s.id] = s
 	}
-	moved, apart := make(map[string][]float64), make(map[string][]float64)
+	moved, gained := make(map[string][]float64), make(map[string][]float64)
 	for _, s := range spans {
 		if caller, ok := byID[s.trace+s.parent]; ok && s.server() {
-			moved[s.service] = append(moved[s.service], caller.remaining-s.remaining)
-			apart[s.service] = append(apart[s.service], float64(s.start-caller.start)/1e9)
+			// What is left and the clocks tell the same time between the two starts, or
+			// would if the clocks were right.
+			lost := caller.remaining - s.remaining
+			gained[s.service] = append(gained[s.service], -lost)
+			moved[s.service] = append(moved[s.service], math.Abs(float64(s.start-caller.start)/1e9-lost))
 		}
 	}
 	if len(moved) != 7 {
@@ -451,12 +468,12 @@ func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 	}
 	for service := range moved {
 		slices.Sort(moved[service])
-		slices.Sort(apart[service])
-		if d := moved[service][50]; d < -0.002 || d > 0.02 {
-			t.Errorf("%s: %v s are lost between caller and callee, want next to nothing", service, d)
+		slices.Sort(gained[service])
+		if d := gained[service][50]; d > 0.002 {
+			t.Errorf("%s: %v s are gained between caller and callee, want nothing", service, d)
 		}
-		if d := apart[service][50]; math.Abs(d) < 0.03 || math.Abs(d) > 0.07 {
-			t.Errorf("%s: starts %v s after its caller, want the clocks 50 ms apart", service, d)
+		if d := moved[service][50]; d < 0.045 || d > 0.055 {
+			t.Errorf("%s: the clocks and what is left are %v s apart, want 50 ms", service, d)
 		}
 	}
 }
@@ -464,12 +481,11 @@ func TestWrongClocksDoNotMoveRelativeStamps(t *testing.T) {
 func TestWrongClocksMakeAbsoluteDeadlinesSuspectAtMost(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inside=%v", inside), func(t *testing.T) {
-			// The skew leaves little room for what a busy machine adds to it.
-			for attempt := 1; ; attempt++ {
-				s, stop := start(t, Config{
+			ontime.Judge(t, func(t *ontime.Trial) {
+				s, stop := start(t.T, Config{
 					Nodes: Orders, Spread: 0.9, Wire: Absolute, Skew: 50 * time.Millisecond, Inside: inside,
 				})
-				send(t, s, Load{Requests: 100, Budget: 800 * time.Millisecond, Concurrency: 4})
+				send(t.T, s, Load{Requests: 100, Budget: min(800*time.Millisecond*t.Scale, 8*time.Second), Concurrency: 4})
 				suspected := 0
 				others := make(map[string]int)
 				for _, s := range stop() {
@@ -480,13 +496,10 @@ func TestWrongClocksMakeAbsoluteDeadlinesSuspectAtMost(t *testing.T) {
 						others[fmt.Sprint(s.service, " ", s.kind, " ", s.flags)]++
 					}
 				}
-				if suspected > 0 && len(others) == 0 {
-					return
+				if suspected == 0 || len(others) > 0 {
+					t.Errorf("%d spans are suspected, want some; others are flagged: %v", suspected, others)
 				}
-				if attempt == 3 {
-					t.Fatalf("%d spans are suspected, want some; others are flagged: %v", suspected, others)
-				}
-			}
+			})
 		})
 	}
 }

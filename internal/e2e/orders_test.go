@@ -66,10 +66,10 @@ var scenarios = []scenario{
 	},
 	{args: "-fault stall=persist:700ms", rules: "queue-wait"},
 	{args: "-fault fail=payment"},
-	{args: "-fault retry=payment:4 -fault fail=payment", rules: "retry-amplification unsafe-retry"},
+	{args: "-fault retry=payment:4 -fault fail=payment", rules: "retry-amplification"},
 	{
 		args:  "-budget 8s -fault retry=persist -fault retry=payment -fault retry=risk -fault fail=persist",
-		rules: "retry-amplification unsafe-retry",
+		rules: "retry-amplification",
 	},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms"},
 	{args: "-fault hedge=risk:100ms -fault slow=risk:200ms -fault lostcancel=risk"},

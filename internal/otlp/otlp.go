@@ -223,6 +223,9 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 		if !wanted {
 			continue
 		}
+		if value.Type() == pcommon.ValueTypeSlice && key.TakesList() && value.Slice().Len() == 1 {
+			value = value.Slice().At(0)
+		}
 		switch value.Type() {
 		case pcommon.ValueTypeStr:
 			attrs.SetText(key, value.Str())
@@ -232,10 +235,6 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 			attrs.SetFloat(key, value.Double())
 		case pcommon.ValueTypeBool:
 			attrs.SetBool(key, value.Bool())
-		case pcommon.ValueTypeSlice:
-			if list := value.Slice(); key.TakesList() && list.Len() == 1 && list.At(0).Type() == pcommon.ValueTypeStr {
-				attrs.SetText(key, list.At(0).Str())
-			}
 		}
 	}
 }

@@ -1,14 +1,19 @@
 package otlp_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/latencybudget/latencybudget/analyzer/source"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 	"github.com/latencybudget/latencybudget/internal/otlp"
 	"github.com/latencybudget/latencybudget/propagation/attr"
@@ -40,7 +45,16 @@ func put(rng *rand.Rand, s ptrace.Span, name string) {
 		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`,
 	}
 	v := s.Attributes().PutEmpty(name)
-	switch text := texts[rng.IntN(len(texts))]; rng.IntN(5) {
+	kind := rng.IntN(6)
+	if kind == 5 { // a list, of one or two
+		list := v.SetEmptySlice()
+		v = list.AppendEmpty()
+		if rng.IntN(4) == 0 {
+			list.AppendEmpty().SetStr("300")
+		}
+		kind = rng.IntN(4)
+	}
+	switch text := texts[rng.IntN(len(texts))]; kind {
 	case 0:
 		v.SetStr(text)
 	case 1:
@@ -93,6 +107,68 @@ func TestTellingMissesNothing(t *testing.T) {
 	}
 	if telling < 1000 || quiet < 1000 {
 		t.Errorf("%d spans tell something, %d are passed over: the test shows little", telling, quiet)
+	}
+}
+
+// A span says the same in a Collector and in the file that it writes.
+func TestSpansSayTheSameInFiles(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	keys := append(names(), "latency_budget.detached", "http.request.header.idempotency-key", "host.name", "span.kind", "db.system")
+	traces := ptrace.NewTraces()
+	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	for i := range uint32(5_000) {
+		s := spans.AppendEmpty()
+		var id pcommon.SpanID
+		binary.BigEndian.PutUint32(id[:], i+1)
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(id)
+		s.SetName("x")
+		s.SetStartTimestamp(1e18)
+		s.SetEndTimestamp(2e18)
+		s.SetKind(ptrace.SpanKind(rng.IntN(6)))
+		if rng.IntN(2) == 0 {
+			s.SetParentSpanID(pcommon.SpanID{1})
+		}
+		for range 1 + rng.IntN(3) {
+			put(rng, s, keys[rng.IntN(len(keys))])
+		}
+	}
+	want := make(map[trace.SpanID]trace.Span)
+	var reader otlp.Reader
+	reader.Read(traces, func(s *trace.Span) { want[s.ID] = *s })
+
+	asJSON, err := new(ptrace.JSONMarshaler).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asProto, err := new(ptrace.ProtoMarshaler).MarshalTraces(traces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, file := range map[string][]byte{"otlp-json": asJSON, "otlp-proto": asProto} {
+		src, err := source.Open([]string{"-"}, bytes.NewReader(file), source.Options{Format: format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, differ := 0, 0
+		for batch, err := range src.Batches(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range batch.Spans {
+				n++
+				if diff := cmp.Diff(want[got.ID], got, cmpopts.IgnoreFields(trace.Span{}, "Ref")); diff != "" {
+					differ++
+					if differ < 4 {
+						at := binary.BigEndian.Uint32(got.ID[:]) - 1
+						t.Errorf("%s, %v (-pdata +file):\n%s", format, spans.At(int(at)).Attributes().AsRaw(), diff)
+					}
+				}
+			}
+		}
+		if n != len(want) || differ > 0 {
+			t.Errorf("%s: %d spans, %d of them differ, want %d the same", format, n, differ, len(want))
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package latencybudgetprocessor
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -21,7 +20,7 @@ var (
 // Config is the configuration of the processor.
 type Config struct {
 	// UtilizationThreshold is the share of its budget that a span may use before it
-	// is flagged. Default 0.8; above 0.
+	// is flagged. Default 0.8; above 0, at most 10.
 	UtilizationThreshold float64 `mapstructure:"utilization_threshold"`
 	// ResetTolerance is how much later than what was left a deadline may lie before
 	// it counts as extended.
@@ -74,8 +73,8 @@ func createDefaultConfig() component.Config {
 // Validate tells what is wrong with the configuration, and which values are valid.
 func (c *Config) Validate() error {
 	var errs []error
-	if !(c.UtilizationThreshold > 0) || math.IsInf(c.UtilizationThreshold, 0) {
-		errs = append(errs, fmt.Errorf("utilization_threshold must be a number above 0, such as 0.8 (got %v)", c.UtilizationThreshold))
+	if t := c.UtilizationThreshold; !(t > 0 && t <= 10) { // 80 is meant as a percentage, and would flag nothing.
+		errs = append(errs, fmt.Errorf("utilization_threshold must be above 0 and at most 10, such as 0.8 for 80 %% (got %v)", t))
 	}
 	if f := c.ResetTolerance.Fraction; !(f >= 0 && f < 1) {
 		errs = append(errs, fmt.Errorf("reset_tolerance: fraction must be at least 0 and less than 1, such as 0.04 (got %v)", f))

@@ -42,7 +42,8 @@ type judge struct {
 	after   []int64  // by span: how long it worked after its deadline, ns
 	own     []int32  // by span: the call it is a half of, plus 1; 0: of none
 	stack   []visit
-	rule    int // that reports
+	entries []int32 // scratch of judgeBelow
+	rule    int     // that reports
 	report  func(finding.Finding)
 	found   []string // flags of the rules that found something at the span
 	merged  []string // with those that the service stamped
@@ -247,9 +248,12 @@ func (j *judge) judgeTrace(members []trace.Span) {
 	}
 	t := &j.trace
 	t.Set(members)
-	j.counts.unjudged[reasonNoDuration] += int64(len(members) - len(t.Spans))
+	dropped, twice := len(members)-len(t.Spans), t.LeftOut[trace.NoteDuplicate]+t.LeftOut[trace.NoteConflict]
+	j.counts.unjudged[reasonDuplicate] += int64(twice)
+	j.counts.unjudged[reasonNoDuration] += int64(dropped - twice)
 	j.flags = zeroed(j.flags, len(t.Spans))
 	j.after = zeroed(j.after, len(t.Spans))
+	j.own = zeroed(j.own, len(t.Spans))
 	for i, p := range t.Parent {
 		if p < 0 {
 			if p == trace.LostParent {
@@ -260,18 +264,26 @@ func (j *judge) judgeTrace(members []trace.Span) {
 	}
 }
 
-// judgeBelow judges the request that enters at a topmost span.
-func (j *judge) judgeBelow(entry int32, partial bool) {
+// judgeBelow judges the request that enters at a topmost span. Of one without its
+// times nothing can be said, nor of the whole: what it called stands alone.
+func (j *judge) judgeBelow(topmost int32, partial bool) {
 	t := &j.trace
-	if t.Spans[entry].Is(trace.FlagUnmeasured) {
-		// Nothing can be said of it, nor of the whole: what it called stands alone.
-		j.counts.unjudged[reasonNoDuration]++
-		for _, c := range t.Children(entry) {
-			j.judgeBelow(c, true)
+	j.entries = append(j.entries[:0], topmost)
+	for len(j.entries) > 0 {
+		entry := j.entries[len(j.entries)-1]
+		j.entries = j.entries[:len(j.entries)-1]
+		if !t.Spans[entry].Is(trace.FlagUnmeasured) {
+			j.judgeRequest(entry, partial)
+			continue
 		}
-		return
+		j.counts.unjudged[reasonNoDuration]++
+		j.entries = append(j.entries, t.Children(entry)...)
+		partial = true
 	}
-	j.tree.Build(t, entry, j.paths, nil)
+}
+
+func (j *judge) judgeRequest(entry int32, partial bool) {
+	j.tree.Build(&j.trace, entry, j.paths, nil)
 	j.request.Reset(&j.tree, nil)
 	for i, rule := range flagging {
 		j.rule = i
@@ -285,7 +297,6 @@ func (j *judge) writeAll(entry int32, partial bool) {
 	t := &j.trace
 	calls := j.tree.Calls
 	// A span belongs to the call it is a half of, or else to that of its parent.
-	j.own = zeroed(j.own, len(t.Spans))
 	for i := range calls {
 		j.own[calls[i].Span], j.own[calls[i].Callee] = int32(i)+1, int32(i)+1
 	}

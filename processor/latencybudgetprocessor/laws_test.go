@@ -1,6 +1,7 @@
 package latencybudgetprocessor
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -145,6 +146,32 @@ func TestOddSpansPass(t *testing.T) {
 }
 
 // The SDK stops at 128 attributes; what the processor adds comes on top.
+// A batch may hold many spans of one trace and none of their parents: each costs
+// what lies below it.
+func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
+	const n = 40_000
+	traces := ptrace.NewTraces()
+	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	spans.EnsureCapacity(n)
+	for i := range uint32(n) {
+		s := spans.AppendEmpty()
+		var id pcommon.SpanID
+		binary.BigEndian.PutUint32(id[:], i+1)
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(id)
+		s.SetParentSpanID(pcommon.SpanID{7: 1})
+		s.SetKind(ptrace.SpanKindServer)
+		s.SetStartTimestamp(at(0))
+		s.SetEndTimestamp(at(90))
+		s.Attributes().PutDouble(attr.RemainingStart, 0.1)
+	}
+	for _, s := range eachSpan(run(t, defaults(), traces)) {
+		if _, flagged := s.Attributes().Get(attr.Flags); !flagged {
+			t.Fatalf("%s: %v", s.SpanID(), s.Attributes().AsRaw())
+		}
+	}
+}
+
 func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
 	attrs := eachSpan(in)[0].Attributes()

@@ -2,10 +2,8 @@ package latencybudgetprocessor
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,10 +18,9 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
-
-var update = flag.Bool("update", false, "write the golden files, and fail")
 
 // start returns a running processor, which is shut down with the test.
 func start(t testing.TB, config *Config, next consumer.Traces) processor.Traces {
@@ -58,6 +55,12 @@ func run(t testing.TB, config *Config, traces ptrace.Traces) ptrace.Traces {
 	return sink.AllTraces()[0]
 }
 
+// golden compares got with testdata/stories/name.txt.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	goldentest.Compare(t, filepath.Join("testdata", "stories", name+".txt"), got)
+}
+
 func TestStories(t *testing.T) {
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -69,28 +72,6 @@ func TestStories(t *testing.T) {
 		config.FlaggedEvent = true
 		golden(t, "flagged_event", show(run(t, config, build(t, stories["reset"]))))
 	})
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "stories", name+".txt")
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Errorf("%s is written", path)
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
 }
 
 // allStories is one batch of every story.

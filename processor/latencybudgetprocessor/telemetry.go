@@ -32,10 +32,11 @@ const (
 	reasonNoDuration               // no start, no end, or an end before the start
 	reasonNoID                     // the trace id or the span id is zero
 	reasonDetached                 // nobody waits for it
+	reasonDuplicate                // its ids are those of another span of the batch, which was judged
 	reasons
 )
 
-var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id", "detached"}
+var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id", "detached", "duplicate"}
 
 // flagging are the rules that flag spans; a bit of a flag set is an index into it.
 var flagging = func() (rules []*finding.Rule) {

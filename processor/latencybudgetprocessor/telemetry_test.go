@@ -29,10 +29,16 @@ func TestOwnTelemetry(t *testing.T) {
 	traces := build(t, stories["serial"], stories["reset"], stories["partial"], stories["plain"], stories["detached"], []span{
 		{name: ">edge", start: 10, end: 0, attrs: budget(100)},
 		{name: "edge>stock", start: 0, end: 10, attrs: budget(100)},
-	}, []span{{name: ">lost", start: 0, end: 10, attrs: budget(1)}})
+	}, []span{{name: ">lost", start: 0, end: 10, attrs: budget(1)}}, []span{
+		{name: ">edge", start: 0, end: 10, attrs: budget(100)},
+		{name: ">edge#twice", start: 0, end: 10, attrs: budget(100)},
+	})
 	for _, s := range eachSpan(traces) {
 		if s.Name() == ">lost" {
 			s.SetSpanID(pcommon.SpanID{})
+		}
+		if s.Name() == ">edge#twice" {
+			s.SetSpanID(pcommon.SpanID{7: 1}) // that of >edge
 		}
 	}
 	if err := p.ConsumeTraces(t.Context(), traces); err != nil {
@@ -54,9 +60,9 @@ func TestOwnTelemetry(t *testing.T) {
 	}
 	same := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansJudged(t, tel,
-		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1 + 4, "derived": 1}), same)
+		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1 + 4 + 1, "derived": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansUnjudged(t, tel,
-		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1, "detached": 2}), same)
+		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1, "detached": 2, "duplicate": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansParentless(t, tel, points("", map[string]int64{"": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetFlags(t, tel,
 		points("flag", map[string]int64{"budget_utilization": 2 + 2, "deadline_extended": 1}), same)

@@ -1,0 +1,64 @@
+package analyzer_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// A hop that is called five times needs the time of one call to be of use, not that
+// of the loop.
+//
+//	>gw     |-------------------------------------| 300 left
+//	gw>a     |--ok--||--ok--||--ok--||--ok--||-f-|        20 ms each
+func TestADoomedCallHasLessThanOneCallTakes(t *testing.T) {
+	for _, c := range []struct {
+		left int64 // of the last call, ms
+		want int
+	}{{60, 0}, {15, requests / 2}} {
+		const epoch, ms = 1_700_000_000_000_000_000, 1_000_000
+		server := &trace.Desc{Service: "gw", Operation: "do"}
+		client := &trace.Desc{Service: "gw", Operation: "get", Peer: "a"}
+		stamp := func(left int64) *trace.Stamp {
+			return &trace.Stamp{Remaining: left * ms, HasRemaining: true, DeadlineRemaining: left * ms, HasDeadline: true}
+		}
+		var spans memory
+		for i := range int64(requests) {
+			span := func(id uint64, kind trace.Kind, desc *trace.Desc, start, duration, left int64, outcome trace.Outcome) {
+				s := trace.Span{
+					Start: epoch + 1000*i*ms + start*ms, Duration: duration * ms, Kind: kind, Desc: desc, Stamp: stamp(left), Outcome: outcome,
+				}
+				binary.BigEndian.PutUint64(s.TraceID[8:], uint64(i+1))
+				binary.BigEndian.PutUint64(s.ID[:], id)
+				if id > 1 {
+					s.Parent[7] = 1
+				}
+				spans = append(spans, s)
+			}
+			span(1, trace.KindServer, server, 0, 120, 300, trace.OutcomeOK)
+			for k := range int64(4) {
+				span(uint64(k+2), trace.KindClient, client, 20*k, 20, 300-20*k, trace.OutcomeOK)
+			}
+			if i%2 == 0 { // the others show what calls take
+				span(6, trace.KindClient, client, 80, 10, c.left, trace.OutcomeFailed)
+			} else {
+				span(6, trace.KindClient, client, 80, 20, 220, trace.OutcomeOK)
+			}
+		}
+		report, err := analyzer.Analyze(t.Context(), analyzer.Config{}, spans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, f := range report.Endpoints[0].Findings {
+			if f.Rule == "doomed-call" {
+				got += f.Count
+			}
+		}
+		if got != c.want {
+			t.Errorf("%d ms left: %d doomed calls, want %d", c.left, got, c.want)
+		}
+	}
+}
