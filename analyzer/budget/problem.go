@@ -13,6 +13,7 @@ package budget
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
@@ -60,7 +61,7 @@ type Hop struct {
 	P50    float64 // of the calls that were made
 	P99    float64 // of the calls that were made
 
-	Floor    float64 // least useful budget
+	Floor    float64 // least useful budget; by default the P50, in whole µs from 100 µs on
 	Cap      float64 // the user's limit for share and cap; 0 or +Inf for none
 	CapRatio float64 // the same as a share of the endpoint's budget; 0 for none
 
@@ -239,6 +240,9 @@ func (p *Problem) set(i int, from *profile.Profile, o Options, q *quantiles) {
 	h.Median = min(float64(q.median), h.Weight)
 	if i > 0 { // the endpoint's budget is a promise: what it takes today is no bound for it
 		h.Floor = h.P50
+		if us := float64(time.Microsecond); h.Floor >= 100*us { // a share held at its floor is a number to configure
+			h.Floor -= math.Mod(h.Floor, us)
+		}
 	}
 	if floor, ok := o.Floors[i]; ok {
 		h.Floor = float64(floor)

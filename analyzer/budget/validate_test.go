@@ -99,8 +99,8 @@ func TestNewProblem(t *testing.T) {
 	if h[0].Reserve != 7 || h[1].Reserve != 0 || h[0].Fraction != 0.1 || h[3].Fraction != 0.1 {
 		t.Errorf("reserves are those of %+v", h)
 	}
-	if h[1].Floor != 5 || h[2].Floor != 1 || h[3].Floor != h[3].P50 {
-		t.Errorf("floors %v, %v, %v: want 5, 1 for none, and the median", h[1].Floor, h[2].Floor, h[3].Floor)
+	if h[1].Floor != 5 || h[2].Floor != 1 || h[3].Floor != 1000*math.Floor(h[3].P50/1000) {
+		t.Errorf("floors %v, %v, %v: want 5, 1 for none, and the median in whole µs", h[1].Floor, h[2].Floor, h[3].Floor)
 	}
 	if h[2].Cap != 9 || h[3].CapRatio != 0.5 || h[1].Cap != 0 || problem.Quantum != 1000 || problem.Kappa != 3 {
 		t.Errorf("limits are those of %+v", h)
