@@ -183,7 +183,8 @@ func (m *planMaker) tail(i int) plan.Duration {
 }
 
 // attempts plans the attempts of a call: as the plan before has them where they
-// fit in the share, else as many of those that were seen as fit.
+// fit in the share, else as many of those that were seen as fit with the pauses
+// that were seen.
 func (m *planMaker) attempts(i int, p *plan.Hop) {
 	if old := m.endpoint.hops[i]; old != nil && old.AttemptTimeout > 0 {
 		n := plan.Duration(max(old.MaxAttempts, 1))
@@ -195,8 +196,8 @@ func (m *planMaker) attempts(i int, p *plan.Hop) {
 	h := &m.Hops[i]
 	if t := h.AttemptTimeout.V; h.AttemptTimeout.Known && t > 0 && t <= int64(p.Share) {
 		p.AttemptTimeout = plan.Duration(t)
-		if n := min(int64(h.MaxAttempts), int64(p.Share)/t); n > 1 {
-			p.MaxAttempts = int(n)
+		if n := min(h.MaxAttempts, h.AttemptsFit.V); n > 1 {
+			p.MaxAttempts, p.Backoff = n, micros(h.BackoffP99.V)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -149,6 +150,47 @@ func TestChecksSayHowManyRequestsFailed(t *testing.T) {
 		}
 		if r := checkOf(t, exitOK, "--plan", path, file); r.Checked[0].Failed != c.failing || r.Checked[0].Traces != 200 {
 			t.Errorf("%d failed: %+v", c.failing, r.Checked[0])
+		}
+	}
+}
+
+// TestPlannedAttemptsHaveTheirPauses: a second attempt is planned where its pause
+// fits in the share as well.
+//
+//	shop    |----------------------------| in one request of ten
+//	stock    |---error|         |--------|
+//	          30 ms     pause 30  30 ms
+func TestPlannedAttemptsHaveTheirPauses(t *testing.T) {
+	dir := t.TempDir()
+	var spans []tracegen.Span
+	for i, s := range checkout(1000, func(i int, server, call *tracegen.Span) {
+		server.End, call.End = server.Start+32e6, call.Start+30e6
+		if i%10 == 0 {
+			server.End, call.Status = server.Start+92e6, tracegen.StatusError
+		}
+	}) {
+		spans = append(spans, s)
+		if i%20 == 1 {
+			again := s
+			again.ID[1], again.Status = 1, tracegen.StatusUnset
+			again.Start, again.End = s.End+30e6, s.End+60e6
+			spans = append(spans, again)
+		}
+	}
+	file := filepath.Join(dir, "traces.jsonl")
+	if err := os.WriteFile(file, tracegen.AppendOTLPJSONLines(nil, spans), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for budget, want := range map[string]plan.Hop{
+		"80ms":  {MaxAttempts: 0, Backoff: 0},
+		"150ms": {MaxAttempts: 2, Backoff: plan.Duration(30 * time.Millisecond)},
+	} {
+		path := filepath.Join(dir, budget+".yaml")
+		must(t, "analyze", file, "--budget", budget, "--write-plan", path)
+		h := planOf(t, path).Endpoints[0].Hops[0]
+		if h.AttemptTimeout < plan.Duration(30*time.Millisecond) || h.MaxAttempts != want.MaxAttempts || h.Backoff != want.Backoff {
+			t.Errorf("%s: share %v, %d attempts of %v with pauses of %v; want %d, %v",
+				budget, h.Share, h.MaxAttempts, h.AttemptTimeout, h.Backoff, want.MaxAttempts, want.Backoff)
 		}
 	}
 }
