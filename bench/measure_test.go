@@ -31,6 +31,7 @@ type run struct {
 	cpu    time.Duration // user and system time of the process, garbage collection included
 	wall   time.Duration
 	allocs uint64
+	bytes  uint64 // allocated
 }
 
 // interleave runs each of the variants once a round, one after the other, so
@@ -45,7 +46,7 @@ func interleave(rounds int, variants ...func()) [][]run {
 			before := now()
 			variant()
 			after := now()
-			runs[i] = append(runs[i], run{after.cpu - before.cpu, after.wall - before.wall, after.allocs - before.allocs})
+			runs[i] = append(runs[i], run{after.cpu - before.cpu, after.wall - before.wall, after.allocs - before.allocs, after.bytes - before.bytes})
 		}
 	}
 	return runs
@@ -61,7 +62,7 @@ func now() run {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err) // it fails for bad arguments only
 	}
-	return run{time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), time.Since(started), mem.Mallocs}
+	return run{time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), time.Since(started), mem.Mallocs, mem.TotalAlloc}
 }
 
 // figures holds one figure a round.

@@ -49,7 +49,7 @@ func (f pdataFile) Batches(ctx context.Context) iter.Seq2[trace.Batch, error] {
 				return
 			}
 			spans := make([]trace.Span, 0, traces.SpanCount())
-			reader.Read(traces, nil, func(s *trace.Span, _ ptrace.Span) { spans = append(spans, *s) })
+			reader.Read(traces, func(s *trace.Span) { spans = append(spans, *s) })
 			if !yield(trace.Batch{File: info, Spans: spans}, nil) {
 				return
 			}

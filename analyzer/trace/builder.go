@@ -284,8 +284,15 @@ func (t *Trace) Set(spans []Span) {
 		id = spans[0].TraceID
 	}
 	t.reset(id)
-	t.Spans = append(t.Spans, spans...)
-	slices.SortFunc(t.Spans, func(a, b Span) int { return compareSpans(&a, &b) })
+	// Numbers are cheaper to sort than spans.
+	t.stack = t.stack[:0]
+	for i := range spans {
+		t.stack = append(t.stack, int32(i))
+	}
+	slices.SortFunc(t.stack, func(a, b int32) int { return compareSpans(&spans[a], &spans[b]) })
+	for _, i := range t.stack {
+		t.Spans = append(t.Spans, spans[i])
+	}
 	t.link()
 }
 
@@ -369,8 +376,8 @@ func compareBool(a, b bool) int {
 // link drops what cannot be used of the sorted spans, and joins children to
 // parents.
 func (t *Trace) link() {
-	bypass := t.dropUnusable()
-	t.resolveParents(bypass)
+	bypass, shared := t.dropUnusable()
+	t.resolveParents(bypass, shared)
 	t.breakCycles()
 	t.sample()
 	t.children.build(len(t.Spans), func(i int) int32 { return t.Parent[i] })
@@ -394,9 +401,9 @@ const maxDuration = 24 * int64(time.Hour)
 
 // dropUnusable removes duplicates and spans whose duration is negative or over
 // maxDuration. It returns the parent of each removed span of such a duration, so
-// that its children can go there: a bad span costs itself alone.
-func (t *Trace) dropUnusable() map[SpanID]SpanID {
-	var bypass map[SpanID]SpanID
+// that its children can go there: a bad span costs itself alone. Unless shared is
+// true, no two spans have one id, and byID has them all.
+func (t *Trace) dropUnusable() (bypass map[SpanID]SpanID, shared bool) {
 	if t.byID == nil {
 		t.byID = make(map[SpanID]int32)
 	}
@@ -424,16 +431,11 @@ func (t *Trace) dropUnusable() map[SpanID]SpanID {
 	t.Spans = kept
 	// Two spans of one id: the halves of one Zipkin call (both are kept), the
 	// same span again (one is kept), or a conflict (the longest is kept).
-	duplicates := false
 	for i := range t.Spans {
-		if _, ok := t.byID[t.Spans[i].ID]; ok {
-			duplicates = true
-		} else {
-			t.byID[t.Spans[i].ID] = int32(i)
-		}
+		t.byID[t.Spans[i].ID] = int32(i)
 	}
-	if !duplicates {
-		return bypass
+	if len(t.byID) == len(t.Spans) {
+		return bypass, false
 	}
 	groups := make(map[SpanID][]int32)
 	for i := range t.Spans {
@@ -474,7 +476,7 @@ func (t *Trace) dropUnusable() map[SpanID]SpanID {
 		}
 	}
 	t.Spans = kept
-	return bypass
+	return bypass, true
 }
 
 // longer tells whether a is to be kept rather than b. Measured beats
@@ -501,27 +503,37 @@ func (t *Trace) hasBothHalves(group []int32) bool {
 	return client && server
 }
 
+// pairHalves returns the CLIENT half of each id that spans share; byID has the
+// other one then.
+func (t *Trace) pairHalves() map[SpanID]int32 {
+	halves := make(map[SpanID]int32)
+	clear(t.byID)
+	for i := range t.Spans {
+		id := t.Spans[i].ID
+		first, ok := t.byID[id]
+		switch {
+		case !ok:
+			t.byID[id] = int32(i)
+		case t.Spans[first].Kind == KindClient:
+			halves[id], t.byID[id] = first, int32(i)
+		default:
+			halves[id] = int32(i)
+		}
+	}
+	return halves
+}
+
 // resolveParents turns parent ids into indices. Of a Zipkin call whose halves
 // share one id, the SERVER half becomes the child of the CLIENT half, and
 // children go to the half of their own service, else to the SERVER half.
-func (t *Trace) resolveParents(bypass map[SpanID]SpanID) {
-	clear(t.byID)
-	var clientHalf map[SpanID]int32 // client half of each shared id; byID has the server half
-	for i := range t.Spans {
-		id := t.Spans[i].ID
-		delete(bypass, id) // another span of this id is usable
-		first, ok := t.byID[id]
-		if !ok {
-			t.byID[id] = int32(i)
-			continue
-		}
-		if clientHalf == nil {
-			clientHalf = make(map[SpanID]int32)
-		}
-		if t.Spans[first].Kind == KindClient {
-			clientHalf[id], t.byID[id] = first, int32(i)
-		} else {
-			clientHalf[id] = int32(i)
+func (t *Trace) resolveParents(bypass map[SpanID]SpanID, shared bool) {
+	var clientHalf map[SpanID]int32
+	if shared {
+		clientHalf = t.pairHalves()
+	}
+	if len(bypass) > 0 {
+		for i := range t.Spans {
+			delete(bypass, t.Spans[i].ID) // another span of this id is usable
 		}
 	}
 	t.Parent = append(t.Parent[:0], make([]int32, len(t.Spans))...)

@@ -129,7 +129,7 @@ var headers = [...]struct {
 
 // headerKey finds a captured header by its name, which may have underscores in
 // the place of hyphens: older conventions and some languages write them so.
-func headerKey(name []byte) (AttrKey, bool) {
+func headerKey[T ~string | ~[]byte](name T) (AttrKey, bool) {
 	for i := range headers {
 		if h := &headers[i]; len(name) == len(h.name) && sameHeader(name, h.name) {
 			return h.key, true
@@ -138,8 +138,9 @@ func headerKey(name []byte) (AttrKey, bool) {
 	return 0, false
 }
 
-func sameHeader(name []byte, header string) bool {
-	for i, c := range name {
+func sameHeader[T ~string | ~[]byte](name T, header string) bool {
+	for i := range len(name) {
+		c := name[i]
 		if c == '_' {
 			c = '-'
 		}
@@ -227,7 +228,7 @@ func (a *Attributes) remaining() []RemainingAttribute {
 }
 
 // ownKey finds an attribute among those that say what remains.
-func (a *Attributes) ownKey(name []byte) (AttrKey, bool) {
+func ownKey[T ~string | ~[]byte](a *Attributes, name T) (AttrKey, bool) {
 	for i, r := range a.remaining() {
 		if len(r.Name) == len(name) && r.Name == string(name) && i < MaxRemainingAttributes {
 			return attrOwnRemaining + AttrKey(i), true

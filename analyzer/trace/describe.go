@@ -23,6 +23,7 @@ type Attributes struct {
 	Remaining []RemainingAttribute
 
 	buf   []byte
+	texts []string // by key: those that were set as strings and not looked at yet
 	refs  [numTexts]textRef
 	kind  Kind
 	flags Flags
@@ -36,9 +37,11 @@ type Attributes struct {
 	op, spare []byte // scratch for the operation
 }
 
-// textRef is a text inside Attributes.buf; n is its length plus one, so that
-// the zero value means "absent".
+// textRef is a text inside Attributes.buf, or, with off inTexts, in
+// Attributes.texts; n is its length plus one, so that the zero value means "absent".
 type textRef struct{ off, n uint32 }
+
+const inTexts = math.MaxUint32
 
 // AttrKey is a wanted attribute; see [Attributes.See].
 type AttrKey uint8
@@ -96,125 +99,170 @@ const (
 	attrOwnRemaining // and as many more as there can be such attributes
 )
 
+// wanted is an attribute that is known by its whole name.
+type wanted struct {
+	name string
+	key  AttrKey
+}
+
+var wantedNames = []wanted{
+	{"service.name", AttrServiceName},
+	{"host.name", AttrHostName},
+	{"hostname", attrHostTag},
+	{"host.id", attrHostID},
+	{"ip", attrHostIP},
+	{"span.kind", AttrSpanKind},
+	{"http.route", attrRoute},
+	{"url.template", attrURLTemplate},
+	{"http.request.method", attrMethod},
+	{"http.method", attrMethod},
+	{"http.response.status_code", attrHTTPStatus},
+	{"http.status_code", attrHTTPStatus},
+	{"error", AttrError},
+	{"error.type", attrErrorType},
+	{"otel.status_code", attrStatusCode},
+	{"otel.status_description", AttrStatusMessage},
+	{"grpc.status_code", attrGRPCStatus},
+	{"messaging.system", attrMessagingSystem},
+	{"messaging.operation.name", attrMessagingOperation},
+	{"messaging.operation.type", attrMessagingOperation},
+	{"messaging.operation", attrMessagingOperation},
+	{"messaging.destination.template", attrDestinationTemplate},
+	{"messaging.destination.name", attrDestination},
+	{"messaging.destination", attrDestination},
+	{"w3c.tracestate", AttrTraceState},
+	{"latency_budget.limit", attrLimit},
+	{"latency_budget.remaining.start", attrRemaining},
+	{"latency_budget.deadline.remaining", attrDeadline},
+	{"latency_budget.announced.remaining", attrAnnounced},
+	{"latency_budget.announced.fresh", attrFresh},
+	{"latency_budget.source", attrSource},
+	{"latency_budget.detached", attrDetached},
+	{"peer.service", AttrPeerService},
+	{"server.address", attrServerAddress},
+	{"net.peer.name", attrServerAddress},
+	{"peer.hostname", attrServerAddress},
+	{"rpc.service", attrRPCService},
+	{"rpc.method", attrRPCMethod},
+	{"rpc.grpc.status_code", attrGRPCStatus},
+	{"rpc.response.status_code", attrGRPCStatus},
+	{"rpc.connect_rpc.error_code", attrGRPCStatus},
+	{"db.query.summary", attrDBSummary},
+	{"db.operation.name", attrDBOperation},
+	{"db.operation", attrDBOperation},
+	{"db.collection.name", attrDBCollection},
+	{"db.sql.table", attrDBCollection},
+	{"db.mongodb.collection", attrDBCollection},
+	{"db.cassandra.table", attrDBCollection},
+	{"db.system.name", attrDBSystem},
+	{"db.system", attrDBSystem},
+}
+
+// wantedByLength are the wanted names of each length.
+var wantedByLength = func() (byLength [48][]wanted) {
+	for _, w := range wantedNames {
+		byLength[len(w.name)] = append(byLength[len(w.name)], w)
+	}
+	return byLength
+}()
+
+// The beginnings of names that say something however they go on.
+var (
+	// outboundPrefixes begin the attributes of calls.
+	outboundPrefixes = []string{"db.", "peer.", "net.peer.", "rpc.", "server.address"}
+	// samplerPrefixes are written by the tail_sampling processor of the Collector and
+	// by Refinery.
+	samplerPrefixes = []string{"tailsampling.", "meta.refinery."}
+	// headerPrefixes are those under which instrumentations write captured headers.
+	headerPrefixes = []string{httpHeaderPrefix, rpcHeaderPrefix, grpcHeaderPrefix, connectHeaderPrefix}
+)
+
 // See takes note that an attribute is present and tells whether its value is
 // wanted too; only then has key a meaning. Values of other attributes need not
 // be decoded.
-func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) {
-	switch string(name) {
-	case "service.name":
-		return AttrServiceName, true
-	case "host.name":
-		return AttrHostName, true
-	case "hostname":
-		return attrHostTag, true
-	case "host.id":
-		return attrHostID, true
-	case "ip":
-		return attrHostIP, true
-	case "span.kind":
-		return AttrSpanKind, true
-	case "http.route":
-		return attrRoute, true
-	case "url.template":
-		return attrURLTemplate, true
-	case "http.request.method", "http.method":
-		return attrMethod, true
-	case "http.response.status_code", "http.status_code":
-		return attrHTTPStatus, true
-	case "error":
-		return AttrError, true
-	case "error.type":
-		return attrErrorType, true
-	case "otel.status_code":
-		return attrStatusCode, true
-	case "otel.status_description":
-		return AttrStatusMessage, true
-	case "grpc.status_code":
-		return attrGRPCStatus, true
-	case "messaging.system":
-		return attrMessagingSystem, true
-	case "messaging.operation.name", "messaging.operation.type", "messaging.operation":
-		return attrMessagingOperation, true
-	case "messaging.destination.template":
-		return attrDestinationTemplate, true
-	case "messaging.destination.name", "messaging.destination":
-		return attrDestination, true
-	case "w3c.tracestate":
-		return AttrTraceState, true
-	case "latency_budget.limit":
-		return attrLimit, true
-	case "latency_budget.remaining.start":
-		return attrRemaining, true
-	case "latency_budget.deadline.remaining":
-		return attrDeadline, true
-	case "latency_budget.announced.remaining":
-		return attrAnnounced, true
-	case "latency_budget.announced.fresh":
-		return attrFresh, true
-	case "latency_budget.source":
-		return attrSource, true
-	case "latency_budget.detached":
-		return attrDetached, true
-	}
+func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) { return see(a, name) }
+
+// SeeText is See for a string.
+func (a *Attributes) SeeText(name string) (key AttrKey, wanted bool) { return see(a, name) }
+
+func see[T ~string | ~[]byte](a *Attributes, name T) (AttrKey, bool) {
 	if len(name) == 0 {
 		return 0, false
 	}
 	// Most attributes are nobody's: their first byte says so.
 	switch name[0] {
-	case 'd', 'n', 'p', 'r', 's', 't', 'm', 'h':
-		if key, wanted := a.seeFamily(name); wanted {
-			return key, true
+	case 'd', 'n', 'p', 'r', 's':
+		if hasPrefix(name, outboundPrefixes) {
+			a.flags |= FlagOutbound
+		}
+	case 't', 'm':
+		if hasPrefix(name, samplerPrefixes) {
+			a.flags |= FlagTailSampled
+			return 0, false
 		}
 	}
-	return a.ownKey(name)
-}
-
-// seeFamily is See for the attributes that are known by how they begin.
-func (a *Attributes) seeFamily(name []byte) (key AttrKey, wanted bool) {
-	switch {
-	case bytes.HasPrefix(name, []byte(httpHeaderPrefix)):
-		return headerKey(name[len(httpHeaderPrefix):])
-	case bytes.HasPrefix(name, []byte("tailsampling.")), bytes.HasPrefix(name, []byte("meta.refinery.")):
-		// Written by the tail_sampling processor of the Collector and by Refinery.
-		a.flags |= FlagTailSampled
-	case bytes.HasPrefix(name, []byte("db.")), bytes.HasPrefix(name, []byte("peer.")),
-		bytes.HasPrefix(name, []byte("net.peer.")), bytes.HasPrefix(name, []byte("rpc.")),
-		bytes.HasPrefix(name, []byte("server.address")):
-		a.flags |= FlagOutbound
-		return outboundKey(name)
-	}
-	return 0, false
-}
-
-// outboundKey finds the wanted ones among the attributes of calls.
-func outboundKey(name []byte) (AttrKey, bool) {
-	switch string(name) {
-	case "peer.service":
-		return AttrPeerService, true
-	case "server.address", "net.peer.name", "peer.hostname":
-		return attrServerAddress, true
-	case "rpc.service":
-		return attrRPCService, true
-	case "rpc.method":
-		return attrRPCMethod, true
-	case "rpc.grpc.status_code", "rpc.response.status_code", "rpc.connect_rpc.error_code":
-		return attrGRPCStatus, true
-	case "db.query.summary":
-		return attrDBSummary, true
-	case "db.operation.name", "db.operation":
-		return attrDBOperation, true
-	case "db.collection.name", "db.sql.table", "db.mongodb.collection", "db.cassandra.table":
-		return attrDBCollection, true
-	case "db.system.name", "db.system":
-		return attrDBSystem, true
-	}
-	for _, prefix := range [...]string{rpcHeaderPrefix, grpcHeaderPrefix, connectHeaderPrefix} {
-		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
-			return headerKey(name[len(prefix):])
+	if len(name) < len(wantedByLength) {
+		for i := range wantedByLength[len(name)] {
+			if w := &wantedByLength[len(name)][i]; string(name) == w.name {
+				return w.key, true
+			}
 		}
 	}
-	return 0, false
+	if name[0] == 'h' || name[0] == 'r' {
+		for _, prefix := range headerPrefixes {
+			if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
+				return headerKey(name[len(prefix):])
+			}
+		}
+	}
+	return ownKey(a, name)
 }
+
+func hasPrefix[T ~string | ~[]byte](name T, prefixes []string) bool {
+	for _, p := range prefixes {
+		if len(name) >= len(p) && string(name[:len(p)]) == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Filter tells at a glance which names [Attributes.See] may have something to do
+// with. It serves readers that have whole names before them: most of them are
+// not worth a closer look.
+type Filter struct {
+	// lengths has, for each first byte, a bit for each length that names have; the
+	// last one stands for all that are longer.
+	lengths [256]uint64
+}
+
+// NewFilter returns the filter for Attributes that look for these attributes; nil
+// means [DefaultRemainingAttributes], as it does there.
+func NewFilter(remaining []RemainingAttribute) *Filter {
+	f := new(Filter)
+	for _, w := range wantedNames {
+		f.lengths[w.name[0]] |= lengthBit(len(w.name))
+	}
+	for _, prefixes := range [...][]string{outboundPrefixes, samplerPrefixes, headerPrefixes} {
+		for _, p := range prefixes {
+			f.lengths[p[0]] |= -lengthBit(len(p)) // and all that are longer
+		}
+	}
+	for _, r := range (&Attributes{Remaining: remaining}).remaining() {
+		if r.Name != "" {
+			f.lengths[r.Name[0]] |= lengthBit(len(r.Name))
+		}
+	}
+	return f
+}
+
+// May tells whether See has to be asked about a name. It is never wrong where it
+// says no.
+func (f *Filter) May(name string) bool {
+	return len(name) > 0 && f.lengths[name[0]]&lengthBit(len(name)) != 0
+}
+
+func lengthBit(n int) uint64 { return 1 << min(n, 63) }
 
 // TailSampled tells whether a mark of a tail sampler was seen. The Collector's
 // tail_sampling processor leaves its marks on the scope of the spans, so readers
@@ -223,7 +271,7 @@ func (a *Attributes) TailSampled() bool { return a.flags&FlagTailSampled != 0 }
 
 // Reset forgets the attributes but keeps the buffers.
 func (a *Attributes) Reset() {
-	*a = Attributes{Remaining: a.Remaining, buf: a.buf[:0], op: a.op[:0], spare: a.spare[:0]}
+	*a = Attributes{Remaining: a.Remaining, buf: a.buf[:0], texts: a.texts, op: a.op[:0], spare: a.spare[:0]}
 }
 
 // SetString gives key a text. Numbers written as text are understood where the
@@ -304,6 +352,27 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		a.buf = append(a.buf, v...)
 	}
 	return ""
+}
+
+// SetText is SetString for a string, which is not looked at before it is needed:
+// most texts of a span have no say in what becomes of it.
+func (a *Attributes) SetText(key AttrKey, v string) NoteKind {
+	switch key {
+	case AttrSpanKind, AttrError, AttrTraceState, AttrStatusMessage: // no texts to keep
+	default:
+		if key < numTexts {
+			if a.texts == nil {
+				a.texts = make([]string, numTexts)
+			}
+			a.texts[key], a.refs[key] = v, textRef{inTexts, uint32(len(v)) + 1}
+			return ""
+		}
+	}
+	first := len(a.buf)
+	a.buf = append(a.buf, v...)
+	text := a.buf[first:]
+	a.buf = a.buf[:first]
+	return a.SetString(key, text)
 }
 
 // SetInt gives key an integer; the result is that of SetString.
@@ -447,6 +516,11 @@ func (a *Attributes) text(key AttrKey) []byte {
 	r := a.refs[key]
 	if r.n == 0 {
 		return nil
+	}
+	if r.off == inTexts {
+		r.off = uint32(len(a.buf))
+		a.buf = append(a.buf, a.texts[key]...)
+		a.refs[key] = r
 	}
 	return a.buf[r.off : r.off+r.n-1]
 }

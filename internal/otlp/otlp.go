@@ -3,6 +3,7 @@
 package otlp
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -27,9 +28,15 @@ type Reader struct {
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
-	text              []byte
+	filter            *trace.Filter
+	seen              []attribute // scratch of setAll
 	stamps            []trace.Stamp
 	current           trace.Span // what visit gets
+}
+
+type attribute struct {
+	name  string
+	value pcommon.Value
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
@@ -39,6 +46,10 @@ func (r *Reader) Reset() {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
 	r.attrs.Remaining = r.Remaining
+	if r.filter == nil {
+		r.filter = trace.NewFilter(r.Remaining)
+	}
+	clear(r.seen)
 	if r.interner == nil || r.interner.Len() > maxDescriptions {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
@@ -46,38 +57,37 @@ func (r *Reader) Reset() {
 	r.stamps = r.stamps[:0]
 }
 
-// Read calls visit for every span that has a trace id and a span id, and of whose
-// trace want is true, with the span that it was made from. A nil want wants all.
-// What visit gets is valid until it returns, but for Desc and Stamp, which are
-// valid until Reset.
-func (r *Reader) Read(traces ptrace.Traces, want func(trace.TraceID) bool, visit func(s *trace.Span, from ptrace.Span)) {
+// Read calls visit for every span that has a trace id and a span id. What visit
+// gets is valid until it returns, but for Desc and Stamp, which are valid until Reset.
+func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 	if r.interner == nil {
 		r.Reset()
 	}
 	span := &r.current
 	for _, resource := range traces.ResourceSpans().All() {
-		var res trace.Resource
-		known := false // res is that of the resource: often none of its spans is wanted
+		res := r.Resource(resource.Resource())
 		for _, scope := range resource.ScopeSpans().All() {
 			r.scope.Reset()
 			r.setAll(&r.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || want != nil && !want(trace.TraceID(s.TraceID())) {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
 					continue
 				}
-				if !known {
-					r.res.Reset()
-					r.setAll(&r.res, resource.Resource().Attributes())
-					res, known = r.res.Resource(r.cache), true
-				}
-				r.span(span, s, res)
+				r.Span(span, s, res)
 				if r.scope.TailSampled() {
 					span.Flags |= trace.FlagTailSampled
 				}
-				visit(span, s)
+				visit(span)
 			}
 		}
 	}
+}
+
+// Resource returns what the spans of a resource inherit from it.
+func (r *Reader) Resource(resource pcommon.Resource) trace.Resource {
+	r.res.Reset()
+	r.setAll(&r.res, resource.Attributes())
+	return r.res.Resource(r.cache)
 }
 
 // Telling tells, quicker than a span is read, whether it may say what was left
@@ -134,7 +144,10 @@ func success(status pcommon.Value) bool {
 	return status.Type() == pcommon.ValueTypeInt && n != 1 && n != 4 && n != 499 && n != 504
 }
 
-func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
+// Span makes out of a span what the analysis has for it, but for the mark of a tail
+// sampler, which stands on the scope. Desc and Stamp are valid until Reset, which
+// must have been called once.
+func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	*out = trace.Span{
 		TraceID:  trace.TraceID(s.TraceID()),
 		ID:       trace.SpanID(s.SpanID()),
@@ -164,11 +177,15 @@ func (r *Reader) span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 // setSpan fills attrs with what a span says.
 func (r *Reader) setSpan(s ptrace.Span) {
 	r.attrs.Reset()
-	r.setText(&r.attrs, trace.AttrSpanName, s.Name())
-	r.setText(&r.attrs, trace.AttrTraceState, s.TraceState().AsRaw())
+	r.attrs.SetText(trace.AttrSpanName, s.Name())
+	if state := s.TraceState().AsRaw(); state != "" {
+		r.attrs.SetText(trace.AttrTraceState, state)
+	}
 	r.setAll(&r.attrs, s.Attributes())
 	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
-	r.setText(&r.attrs, trace.AttrStatusMessage, s.Status().Message())
+	if message := s.Status().Message(); message != "" {
+		r.attrs.SetText(trace.AttrStatusMessage, message)
+	}
 }
 
 // follow looks for the parent among the links of a span: a link to a span of
@@ -190,9 +207,19 @@ func follow(s *trace.Span, links ptrace.SpanLinkSlice) {
 }
 
 func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
+	// Names lie all over the memory. That they are fetched side by side, without
+	// waiting for what one of them turns out to be, is half of the speed.
+	r.seen = slices.Grow(r.seen[:0], from.Len())[:from.Len()]
+	n := 0
 	for name, value := range from.All() {
-		r.text = append(r.text[:0], name...)
-		key, wanted := attrs.See(r.text)
+		r.seen[n] = attribute{name, value}
+		if r.filter.May(name) {
+			n++
+		}
+	}
+	for i := range r.seen[:n] {
+		value := r.seen[i].value
+		key, wanted := attrs.SeeText(r.seen[i].name)
 		if !wanted {
 			continue
 		}
@@ -201,7 +228,7 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 		}
 		switch value.Type() {
 		case pcommon.ValueTypeStr:
-			r.setText(attrs, key, value.Str())
+			attrs.SetText(key, value.Str())
 		case pcommon.ValueTypeInt:
 			attrs.SetInt(key, value.Int())
 		case pcommon.ValueTypeDouble:
@@ -210,9 +237,4 @@ func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
 			attrs.SetBool(key, value.Bool())
 		}
 	}
-}
-
-func (r *Reader) setText(attrs *trace.Attributes, key trace.AttrKey, text string) {
-	r.text = append(r.text[:0], text...)
-	attrs.SetString(key, r.text)
 }

@@ -92,15 +92,15 @@ func TestTellingMissesNothing(t *testing.T) {
 			put(rng, s, keys[rng.IntN(len(keys))])
 		}
 		reader.Reset()
-		reader.Read(traces, nil, func(got *trace.Span, from ptrace.Span) {
+		reader.Read(traces, func(got *trace.Span) {
 			says := got.Stamp != nil && (got.Stamp.HasRemaining || got.Stamp.HasDeadline) ||
 				got.Outcome == trace.OutcomeTimedOut || got.Outcome == trace.OutcomeCancelled
 			switch {
-			case says && !reader.Telling(from):
-				t.Fatalf("passed over: %v, status %v", fmt.Sprint(from.Attributes().AsRaw()), from.Status().Code())
+			case says && !reader.Telling(s):
+				t.Fatalf("passed over: %v, status %v", fmt.Sprint(s.Attributes().AsRaw()), s.Status().Code())
 			case says:
 				telling++
-			case !reader.Telling(from):
+			case !reader.Telling(s):
 				quiet++
 			}
 		})
@@ -135,7 +135,7 @@ func TestSpansSayTheSameInFiles(t *testing.T) {
 	}
 	want := make(map[trace.SpanID]trace.Span)
 	var reader otlp.Reader
-	reader.Read(traces, nil, func(s *trace.Span, _ ptrace.Span) { want[s.ID] = *s })
+	reader.Read(traces, func(s *trace.Span) { want[s.ID] = *s })
 
 	asJSON, err := new(ptrace.JSONMarshaler).MarshalTraces(traces)
 	if err != nil {
@@ -187,7 +187,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			s.SetName(fmt.Sprintf("x%dy", i))
 		}
 		reader.Reset()
-		reader.Read(traces, nil, func(got *trace.Span, _ ptrace.Span) {
+		reader.Read(traces, func(got *trace.Span) {
 			if i%100 != 0 {
 				return
 			}

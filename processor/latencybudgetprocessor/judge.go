@@ -3,6 +3,7 @@ package latencybudgetprocessor
 import (
 	"slices"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
@@ -20,23 +21,18 @@ type judge struct {
 	counts counts
 
 	// The batch.
-	reader otlp.Reader
-	spans  []trace.Span  // Ref is the index into from
-	from   []ptrace.Span // what they were made from
-	of     []int32       // number of the trace, by span
-	number map[trace.TraceID]int32
-	traces []group
-	last   int32         // number of the trace of the last span: neighbours often share it
-	lastID trace.TraceID // that isChosen was asked for
-	chosen bool          // what it said
-	// rootCalls tells that calls began traces: others may have lost theirs.
+	reader    otlp.Reader
+	from      []ptrace.Span // those that have ids
+	of        []origin      // by span
+	resources []resource
+	traces    []group
+	number    map[trace.TraceID]int32 // index into traces
+	order     []int32                 // spans of the traces that are read, by trace
+	members   []trace.Span            // of one trace, or where rootCalls of all, as in order; Ref is the index into from
+	// rootCalls tells that calls may have begun traces: others may have lost theirs.
 	rootCalls bool
-	want      func(trace.TraceID) bool
-	keep      func(*trace.Span, ptrace.Span)
-	order     []int32 // spans of the traces that are judged, by trace
 
 	// The trace, and the request in it, that is being judged.
-	members []trace.Span
 	trace   trace.Trace
 	tree    trace.Tree
 	paths   *trace.Paths
@@ -53,10 +49,21 @@ type judge struct {
 	merged  []string // with those that the service stamped
 }
 
+// origin is where a span stands, and what it belongs to.
+type origin struct{ resource, trace int32 }
+
+// resource is the process that made spans, read when it is first needed.
+type resource struct {
+	from pcommon.Resource
+	read bool
+	is   trace.Resource
+}
+
 // group is the spans of one trace in a batch.
 type group struct {
-	first, count int32 // in order
-	judged       bool  // something in it says what time was left, or that it was up
+	first, count int32 // in order, where it is read
+	read         bool  // something in it may say what time was left, or that it was up
+	rootCall     bool  // a call may have begun it
 }
 
 // visit is a span that is still to be visited, and the call that it is part of.
@@ -75,9 +82,9 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 		number: make(map[trace.TraceID]int32), paths: new(trace.Paths),
 	}
 	j.reader.Remaining = remaining
+	j.reader.Reset()
 	j.request.Settings = config.settings()
-	j.want, j.keep = j.isChosen, j.add // once: they are values on the heap
-	j.report = func(f finding.Finding) {
+	j.report = func(f finding.Finding) { // once: it is a value on the heap
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
 			j.after[f.Span] = f.Amount
@@ -90,58 +97,77 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 // plan is none.
 func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts = counts{}
-	j.request.Plan = budgets
-	j.spans, j.from, j.of, j.traces = j.spans[:0], j.from[:0], j.of[:0], j.traces[:0]
+	j.request.Plan, j.request.Restarts = budgets, nil
+	j.from, j.of, j.resources, j.traces, j.members = j.from[:0], j.of[:0], j.resources[:0], j.traces[:0], j.members[:0]
 	clear(j.number)
-	j.reader.Reset()
-	j.rootCalls = false
-	identified := j.choose(traces)
-	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - identified)
-	if len(j.traces) > 0 || budgets != nil {
-		j.read(traces)
-		j.group()
-	}
-	j.counts.unjudged[reasonNoBudget] = int64(identified - len(j.spans))
-	j.request.Restarts = nil
+	j.choose(traces)
+	j.group()
+	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - len(j.from))
+	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
+		j.read(j.order)
 		j.request.Restarts = new(finding.Restarts)
-		j.request.Restarts.Collect(j.spans)
-		j.request.Restarts.Cover(j.spans)
+		j.request.Restarts.Collect(j.members)
+		j.request.Restarts.Cover(j.members)
 	}
 	for i := range j.traces {
-		if g := &j.traces[i]; g.judged {
-			j.judgeTrace(j.order[g.first : g.first+g.count])
+		g := &j.traces[i]
+		if !g.read {
+			continue
+		}
+		var members []trace.Span
+		if j.rootCalls {
+			members = j.members[g.first : g.first+g.count]
+		} else {
+			// Spans that are written soon after they are read are still in the
+			// caches of the processor.
+			j.members = j.members[:0]
+			j.reader.Reset()
+			j.read(j.order[g.first : g.first+g.count])
+			members = j.members
+		}
+		if j.worthJudging(members) {
+			j.judgeTrace(members)
 		} else {
 			j.counts.unjudged[reasonNoBudget] += int64(g.count)
 		}
 	}
-	// Nothing of the batch is kept alive until the next one comes.
+	// Nothing of the batch but a few texts is kept alive until the next one comes.
+	j.reader.Reset()
 	clear(j.from)
+	clear(j.resources)
 	return j.counts
 }
 
-// choose numbers the traces in which a span may tell what there is to judge, and
-// counts the spans that have ids. In many systems most batches have no such
-// trace, so this is what the processor costs them.
-func (j *judge) choose(traces ptrace.Traces) (identified int) {
-	for _, resource := range traces.ResourceSpans().All() {
-		for _, scope := range resource.ScopeSpans().All() {
+// choose lists the spans that have ids, numbers their traces, and finds those in
+// which a span may tell what there is to judge. In many systems most batches have no
+// such trace, so this is what the processor costs them.
+func (j *judge) choose(traces ptrace.Traces) {
+	number, last := int32(-1), trace.TraceID{} // neighbours often share their trace
+	for _, r := range traces.ResourceSpans().All() {
+		at := int32(len(j.resources))
+		j.resources = append(j.resources, resource{from: r.Resource()})
+		for _, scope := range r.ScopeSpans().All() {
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+				id := trace.TraceID(s.TraceID())
+				if id.IsZero() || s.SpanID().IsEmpty() {
 					continue
 				}
-				identified++
-				if j.request.Plan != nil {
-					continue // any span may be a hop of it
+				if number < 0 || id != last {
+					number, last = j.numberOf(id), id
 				}
-				// One span that tells something is enough for its trace.
-				if _, chosen := j.number[trace.TraceID(s.TraceID())]; !chosen && j.reader.Telling(s) {
-					j.numberOf(trace.TraceID(s.TraceID()))
+				j.from, j.of = append(j.from, s), append(j.of, origin{at, number})
+				g := &j.traces[number]
+				g.count++
+				if k := s.Kind(); s.ParentSpanID().IsEmpty() && (k == ptrace.SpanKindClient || k == ptrace.SpanKindUnspecified) {
+					g.rootCall = true
 				}
+				// Any span may be a hop of a plan. Without one a single span that tells
+				// something is enough for its trace.
+				g.read = g.read || j.request.Plan != nil || j.reader.Telling(s)
 			}
 		}
 	}
-	return identified
 }
 
 // numberOf is the number of a trace, which gets one if it has none yet.
@@ -155,82 +181,73 @@ func (j *judge) numberOf(id trace.TraceID) int32 {
 	return n
 }
 
-// read fills spans with those of the chosen traces, and counts them by trace.
-func (j *judge) read(traces ptrace.Traces) {
-	j.last, j.lastID, j.chosen = -1, trace.TraceID{}, false
-	want := j.want
-	if j.request.Plan != nil {
-		want = nil
-	}
-	j.reader.Read(traces, want, j.keep)
-}
-
-// isChosen tells whether a trace has a number.
-func (j *judge) isChosen(id trace.TraceID) bool {
-	if id != j.lastID {
-		j.lastID = id
-		_, j.chosen = j.number[id]
-	}
-	return j.chosen
-}
-
-// add takes a span into the batch.
-func (j *judge) add(s *trace.Span, from ptrace.Span) {
-	s.Ref = int32(len(j.spans))
-	if j.last < 0 || s.TraceID != j.spans[len(j.spans)-1].TraceID {
-		j.last = j.numberOf(s.TraceID)
-	}
-	j.spans, j.from, j.of = append(j.spans, *s), append(j.from, from), append(j.of, j.last)
-	j.rootCalls = j.rootCalls || s.Kind == trace.KindClient && s.Parent.IsZero()
-	g := &j.traces[j.last]
-	g.count++
-	g.judged = g.judged || j.worthJudging(s)
-}
-
-// worthJudging tells whether a span can give a rule something to look at.
-func (j *judge) worthJudging(s *trace.Span) bool {
-	if s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
-		s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled {
-		return true
-	}
-	if j.request.Plan == nil {
-		return false
-	}
-	_, planned := j.request.Plan.Find("", s.Desc.Service, s.Desc.Operation)
-	if !planned && s.Desc.Peer != "" {
-		_, planned = j.request.Plan.Find("", s.Desc.Peer, s.Desc.Operation)
-	}
-	return planned
-}
-
-// group orders the spans of the traces that are judged by trace.
+// group orders the spans of the traces that are read by trace.
 func (j *judge) group() {
 	n := int32(0)
+	j.rootCalls = false
 	for i := range j.traces {
-		if g := &j.traces[i]; g.judged {
+		if g := &j.traces[i]; g.read {
 			g.first, n = n, n+g.count
 			g.count = 0
+			j.rootCalls = j.rootCalls || g.rootCall
 		}
 	}
 	j.order = slices.Grow(j.order[:0], int(n))[:n]
-	for i, t := range j.of {
-		if g := &j.traces[t]; g.judged {
+	if n == 0 {
+		return
+	}
+	for i, of := range j.of {
+		if g := &j.traces[of.trace]; g.read {
 			j.order[g.first+g.count] = int32(i)
 			g.count++
 		}
 	}
 }
 
-func (j *judge) judgeTrace(members []int32) {
-	j.members = j.members[:0]
-	for _, i := range members {
-		j.members = append(j.members, j.spans[i])
+// read adds spans to members.
+func (j *judge) read(order []int32) {
+	first := len(j.members)
+	j.members = slices.Grow(j.members, len(order))[:first+len(order)]
+	for k, i := range order {
+		res := &j.resources[j.of[i].resource]
+		if !res.read {
+			res.is, res.read = j.reader.Resource(res.from), true
+		}
+		s := &j.members[first+k]
+		j.reader.Span(s, j.from[i], res.is)
+		s.Ref = i
 	}
+}
+
+// worthJudging tells whether one of the spans of a trace can give a rule something
+// to look at.
+func (j *judge) worthJudging(members []trace.Span) bool {
+	for i := range members {
+		s := &members[i]
+		if s.Stamp != nil && (s.Stamp.HasRemaining || s.Stamp.HasDeadline) ||
+			s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled {
+			return true
+		}
+		if j.request.Plan == nil {
+			continue
+		}
+		_, planned := j.request.Plan.Find("", s.Desc.Service, s.Desc.Operation)
+		if !planned && s.Desc.Peer != "" {
+			_, planned = j.request.Plan.Find("", s.Desc.Peer, s.Desc.Operation)
+		}
+		if planned {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *judge) judgeTrace(members []trace.Span) {
 	if j.paths.Len() > maxPaths {
 		j.paths, j.hops = new(trace.Paths), j.hops[:0]
 	}
 	t := &j.trace
-	t.Set(j.members)
+	t.Set(members)
 	dropped, twice := len(members)-len(t.Spans), t.LeftOut[trace.NoteDuplicate]+t.LeftOut[trace.NoteConflict]
 	j.counts.unjudged[reasonDuplicate] += int64(twice)
 	j.counts.unjudged[reasonNoDuration] += int64(dropped - twice)

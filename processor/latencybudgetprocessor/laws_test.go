@@ -69,7 +69,7 @@ func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
 func findings(in ptrace.Traces) (out []string) {
 	var reader otlp.Reader
 	members := make(map[trace.TraceID][]trace.Span)
-	reader.Read(in, nil, func(s *trace.Span, _ ptrace.Span) { members[s.TraceID] = append(members[s.TraceID], *s) })
+	reader.Read(in, func(s *trace.Span) { members[s.TraceID] = append(members[s.TraceID], *s) })
 	for _, spans := range members {
 		t := trace.NewTrace(spans)
 		for _, entry := range t.Entries() {
