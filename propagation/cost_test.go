@@ -144,7 +144,7 @@ func TestNotMuchSlowerThanTraceContext(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector measures itself")
 	}
-	const tries, rounds, calls, limit = 20, 100, 100, 1.5
+	const tries, rounds, calls, limit = 60, 100, 100, 1.5
 	for name, operation := range operations(newRequest(t)) {
 		ours, theirs := operation(propagation.New()), operation(otelpropagation.TraceContext{})
 		ratio := math.Inf(1)

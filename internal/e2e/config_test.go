@@ -31,7 +31,7 @@ func TestTheDocumentedConfigurationsAreValid(t *testing.T) {
 func TestAConfigurationThatIsWrongIsRefused(t *testing.T) {
 	path := program(t, envCollector)
 	for wrong, want := range map[string]string{
-		"utilization_threshold: -1": "utilization_threshold must be a number above 0",
+		"utilization_threshold: -1": "utilization_threshold must be above 0",
 		"reset_tolerance: 5ms":      "reset_tolerance",
 		"utilisation_threshold: 1":  "utilisation_threshold",
 	} {
