@@ -17,7 +17,7 @@ const (
 )
 
 // stepwise is a strategy whose demands between two steps are those of the step
-// above: they grow and shrink in proportion there.
+// above: they grow and shrink in proportion there. It is for one goroutine.
 type stepwise struct {
 	of   Strategy
 	fits map[stepOf]*fit

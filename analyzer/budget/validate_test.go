@@ -387,7 +387,8 @@ func TestSampleOfASearchStandsForAll(t *testing.T) {
 	p.Shrink = 0.026 // 1040 independent requests, of which the sample has half
 	v := newValidator(p, Options{}, nil)
 	s := v.cheaply(Optimised{})
-	out := v.plan(s, 6e7)
+	var out plan
+	v.solve(s, 6e7, 0, &out)
 	for f := range out.solution {
 		if rows, used := v.problems[f].Training.rows.Len(), out.solution[f].Strategy; rows > stepwiseRows || used != "optimised" {
 			t.Errorf("fold %d: split of %d requests by %s", f, rows, used)
