@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,39 @@ func (f *outputFlags) writeOne(stdout io.Writer, o output, render func(w io.Writ
 		return err
 	}
 	return os.WriteFile(o.file, b.Bytes(), 0o644)
+}
+
+// replace writes a file whole or not at all: what it held stays until all of the
+// new content is on the disk. What is not a regular file, such as a pipe, and what
+// stands where no file can be made beside it, is written to as it is.
+func replace(name string, content []byte) error {
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(name); err == nil {
+		if !info.Mode().IsRegular() {
+			return os.WriteFile(name, content, mode)
+		}
+		mode = info.Mode().Perm()
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return err
+		}
+	}
+	beside := name + "." + strconv.Itoa(os.Getpid())
+	file, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return os.WriteFile(name, content, mode) // its error names the file that was asked for
+	}
+	_, err = file.Write(content)
+	if err == nil {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(beside, name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is as it was: %w", name, errors.Join(err, os.Remove(beside)))
+	}
+	return nil
 }
 
 // terminal returns the width to print at, 0 if any will do, and whether colours

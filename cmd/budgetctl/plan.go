@@ -88,7 +88,7 @@ func (f *planFlags) write(rep *analyzer.Report, stderr io.Writer) error {
 	case !bytes.Equal(old, b.Bytes()) && !sameFile(f.from, f.to):
 		return fmt.Errorf("%s is there already, and people may have edited it: start from it with --plan %[1]s, or write another file", f.to)
 	}
-	return os.WriteFile(f.to, b.Bytes(), 0o644)
+	return replace(f.to, b.Bytes())
 }
 
 func sameFile(a, b string) bool {

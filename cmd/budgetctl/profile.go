@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
@@ -84,7 +83,7 @@ func (f *inputFlags) profile(cmd *cobra.Command, inputs []string, output string,
 	if output == "-" {
 		_, err = cmd.OutOrStdout().Write(packed)
 	} else {
-		err = os.WriteFile(output, packed, 0o644)
+		err = replace(output, packed)
 	}
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func (f *planFile) poll() {
 	case err != nil && err.Error() != f.fault:
 		f.fault = err.Error()
 		f.failed()
-		f.logger.Error("budgets_file cannot be used, the plan before it stays in force",
+		f.logger.Warn("budgets_file cannot be used, the plan before it stays in force",
 			zap.String("revision", f.index.Load().Revision()), zap.Error(err))
 	case err == nil:
 		f.fault = ""
