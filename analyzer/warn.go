@@ -11,6 +11,10 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
 
+// manyFalseCuts is the share of good requests that strict budgets may cut before the
+// report says how to look for better ones.
+const manyFalseCuts = 0.05
+
 // warn lists what the reader of the table should know, the gravest first.
 func (e *endpoint) warn(a *analysis, low bool) {
 	say := func(format string, args ...any) { e.Warnings = append(e.Warnings, fmt.Sprintf(format, args...)) }
@@ -37,6 +41,11 @@ func (e *endpoint) warn(a *analysis, low bool) {
 	}
 	if e.Strategy == (budget.CriticalPath{}).Name() {
 		say("%s", e.neverRecommended())
+	}
+	if r := e.Replay; r != nil && r.BudgetFalseCut.Known && r.BudgetFalseCut.V > manyFalseCuts && e.Feasible &&
+		e.Traces >= budget.OptimisedFrom && !e.p.Clustered && e.Strategy == budget.Strategies[0].Name() {
+		say("BUDGET would cut %.2g %% of good requests: --strategy optimised looks for the split that cuts the fewest",
+			100*r.BudgetFalseCut.V)
 	}
 	for i := range e.Hops {
 		h := &e.Hops[i]

@@ -15,9 +15,9 @@ type Optimised struct {
 
 var _ Strategy = Optimised{}
 
-// optimisedFrom is the number of independent requests below which the search
+// OptimisedFrom is the number of independent requests below which the search
 // follows noise: it promises less than it holds on other requests.
-const optimisedFrom = 1000
+const OptimisedFrom = 1000
 
 // Name returns "optimised".
 func (Optimised) Name() string { return "optimised" }
@@ -26,9 +26,9 @@ func (o Optimised) demand(s *solver, budget float64) (Strategy, string) {
 	switch t := s.p.Training; {
 	case t == nil:
 		return orDefault(s, budget, "optimised needs whole requests, and there are none")
-	case t.effective < optimisedFrom && !o.ofAny:
+	case t.effective < OptimisedFrom && !o.ofAny:
 		return orDefault(s, budget,
-			fmt.Sprintf("optimised needs %d independent requests, and these tell as much as %.0f", optimisedFrom, t.effective))
+			fmt.Sprintf("optimised needs %d independent requests, and these tell as much as %.0f", OptimisedFrom, t.effective))
 	}
 	if s.optimiser == nil {
 		s.optimiser = new(optimiser)

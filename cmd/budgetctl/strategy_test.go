@@ -105,3 +105,24 @@ func TestTwoSlowCallsUnderOneBudget(t *testing.T) {
 		t.Errorf("floors of 700 ms each: feasible %v from %d, chain %v", e.Feasible, e.MinBudget, e.BindingChain)
 	}
 }
+
+// TestManyFalseCutsNameABetterStrategy: where the default's strict budgets cut many
+// good requests, the report says what to try, and only there.
+func TestManyFalseCutsNameABetterStrategy(t *testing.T) {
+	for _, test := range []struct {
+		input, budget, strategy string
+		want                    bool
+	}{
+		{"testdata/orders", "201ms", "p99prop", true},
+		{"testdata/orders", "800ms", "p99prop", false},   // few are cut
+		{"testdata/orders", "201ms", "optimised", false}, // it was tried
+		{"testdata/orders", "50ms", "p99prop", false},    // no split obeys
+		{"testdata/dag", "45ms", "p99prop", false},       // too few requests to search with
+	} {
+		r := reportOf(t, test.input, "--budget", test.budget, "--strategy", test.strategy)
+		named := slices.ContainsFunc(r.Endpoints[0].Warnings, func(w string) bool { return strings.Contains(w, "--strategy optimised") })
+		if named != test.want {
+			t.Errorf("%s at %s by %s: warnings %q", test.input, test.budget, test.strategy, r.Endpoints[0].Warnings)
+		}
+	}
+}
