@@ -487,10 +487,11 @@ func (a *Attributes) SetStatus(isError bool) {
 
 // endedBy is the one table of words by which errors say that time was the
 // reason: names of gRPC and Connect codes, HTTP codes as error.type has them,
-// and class names like java.net.SocketTimeoutException.
+// class names like java.net.SocketTimeoutException, and codes like ETIMEDOUT.
 func (a *Attributes) endedBy(v []byte) {
 	switch {
-	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), string(v) == "504":
+	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), foldContains(v, "timedout"),
+		foldContains(v, "timed_out"), string(v) == "504":
 		a.timedOut = true
 	case foldContains(v, "cancel"), string(v) == "499":
 		a.cancelled = true

@@ -45,8 +45,8 @@ func (j *judge) write(at visit, half, partial bool) {
 		if _, v.planned = j.request.Planned(at.call); v.planned {
 			v.revision = j.request.Plan.Revision()
 		}
-		if number, of := j.request.Attempt(at.call); of > int64(j.tree.Calls[at.call].Attempts) {
-			v.attempt = number // other calls were attempts of the same, not only parts of this one
+		if number, retried := j.request.Attempt(at.call); retried {
+			v.attempt = number
 		}
 	}
 	j.set(j.from[s.Ref], s, &v)
