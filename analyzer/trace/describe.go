@@ -567,12 +567,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Flags |= FlagUnsafe
 	}
 	s.Threshold = a.threshold
-	switch {
-	case a.captured.has == 0:
-	case a.stamp.Derived: // by a Collector, from the same: but it says less than what was captured
-		a.stamp = Stamp{}
-		a.captured.stamp(s, &a.stamp)
-	case !a.stamp.HasRemaining && !a.stamp.HasDeadline:
+	// A Collector derived what was left from a deadline that the service stamped, or from
+	// the same that was captured here. Both say more than it did.
+	if a.stamp.Derived && (a.stamp.HasDeadline || a.captured.has != 0) {
+		a.stamp.Remaining, a.stamp.HasRemaining, a.stamp.Derived = 0, false, false
+	}
+	if a.captured.has != 0 && !a.stamp.HasRemaining && !a.stamp.HasDeadline {
 		a.captured.stamp(s, &a.stamp)
 	}
 	switch {
