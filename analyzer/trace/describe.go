@@ -487,10 +487,11 @@ func (a *Attributes) SetStatus(isError bool) {
 
 // endedBy is the one table of words by which errors say that time was the
 // reason: names of gRPC and Connect codes, HTTP codes as error.type has them,
-// and class names like java.net.SocketTimeoutException.
+// class names like java.net.SocketTimeoutException, and codes like ETIMEDOUT.
 func (a *Attributes) endedBy(v []byte) {
 	switch {
-	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), string(v) == "504":
+	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), foldContains(v, "timedout"),
+		foldContains(v, "timed_out"), string(v) == "504":
 		a.timedOut = true
 	case foldContains(v, "cancel"), string(v) == "499":
 		a.cancelled = true
@@ -566,12 +567,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Flags |= FlagUnsafe
 	}
 	s.Threshold = a.threshold
-	switch {
-	case a.captured.has == 0:
-	case a.stamp.Derived: // by a Collector, from the same: but it says less than what was captured
-		a.stamp = Stamp{}
-		a.captured.stamp(s, &a.stamp)
-	case !a.stamp.HasRemaining && !a.stamp.HasDeadline:
+	// A Collector derived what was left from a deadline that the service stamped, or from
+	// the same that was captured here. Both say more than it did.
+	if a.stamp.Derived && (a.stamp.HasDeadline || a.captured.has != 0) {
+		a.stamp.Remaining, a.stamp.HasRemaining, a.stamp.Derived = 0, false, false
+	}
+	if a.captured.has != 0 && !a.stamp.HasRemaining && !a.stamp.HasDeadline {
 		a.captured.stamp(s, &a.stamp)
 	}
 	switch {

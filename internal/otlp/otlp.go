@@ -57,7 +57,7 @@ func (r *Reader) Reset() {
 	r.stamps = r.stamps[:0]
 }
 
-// Read calls visit for every span that has a trace id and a span id. What visit
+// Read calls visit for every span that has a trace id, a span id and [Times]. What visit
 // gets is valid until it returns, but for Desc and Stamp, which are valid until Reset.
 func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 	if r.interner == nil {
@@ -70,7 +70,7 @@ func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 			r.scope.Reset()
 			r.setAll(&r.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || !Times(s) {
 					continue
 				}
 				r.Span(span, s, res)
@@ -88,6 +88,17 @@ func (r *Reader) Resource(resource pcommon.Resource) trace.Resource {
 	r.res.Reset()
 	r.setAll(&r.res, resource.Attributes())
 	return r.res.Resource(r.cache)
+}
+
+// Times tells whether the times of a span are within the bounds of those that are
+// taken. Files that hold other spans are read without them.
+func Times(s ptrace.Span) bool {
+	start, end := s.StartTimestamp(), s.EndTimestamp()
+	if start >= trace.TimeBound || end >= trace.TimeBound {
+		return false
+	}
+	d := int64(end) - int64(start)
+	return start == 0 || end == 0 || -trace.DurationBound < d && d < trace.DurationBound
 }
 
 // Telling tells, quicker than a span is read, whether it may say what was left
@@ -146,7 +157,7 @@ func success(status pcommon.Value) bool {
 
 // Span makes out of a span what the analysis has for it, but for the mark of a tail
 // sampler, which stands on the scope. Desc and Stamp are valid until Reset, which
-// must have been called once.
+// must have been called once; the span must have [Times].
 func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	*out = trace.Span{
 		TraceID:  trace.TraceID(s.TraceID()),

@@ -22,7 +22,7 @@ type judge struct {
 
 	// The batch.
 	reader    otlp.Reader
-	from      []ptrace.Span // those that have ids
+	from      []ptrace.Span // those that have ids and times
 	of        []origin      // by span
 	resources []resource
 	traces    []group
@@ -102,7 +102,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	clear(j.number)
 	j.choose(traces)
 	j.group()
-	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - len(j.from))
+	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount()-len(j.from)) - j.counts.unjudged[reasonNoDuration]
 	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
 		j.read(j.order)
@@ -139,7 +139,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	return j.counts
 }
 
-// choose lists the spans that have ids, numbers their traces, and finds those in
+// choose lists the spans that have ids and times, numbers their traces, and finds those in
 // which a span may tell what there is to judge. In many systems most batches have no
 // such trace, so this is what the processor costs them.
 func (j *judge) choose(traces ptrace.Traces) {
@@ -151,6 +151,10 @@ func (j *judge) choose(traces ptrace.Traces) {
 			for _, s := range scope.Spans().All() {
 				id := trace.TraceID(s.TraceID())
 				if id.IsZero() || s.SpanID().IsEmpty() {
+					continue
+				}
+				if !otlp.Times(s) {
+					j.counts.unjudged[reasonNoDuration]++
 					continue
 				}
 				if number < 0 || id != last {
@@ -251,6 +255,9 @@ func (j *judge) judgeTrace(members []trace.Span) {
 	dropped, twice := len(members)-len(t.Spans), t.LeftOut[trace.NoteDuplicate]+t.LeftOut[trace.NoteConflict]
 	j.counts.unjudged[reasonDuplicate] += int64(twice)
 	j.counts.unjudged[reasonNoDuration] += int64(dropped - twice)
+	if dropped > 0 {
+		j.passDropped(members)
+	}
 	j.flags = zeroed(j.flags, len(t.Spans))
 	j.after = zeroed(j.after, len(t.Spans))
 	j.own = zeroed(j.own, len(t.Spans))
@@ -260,6 +267,20 @@ func (j *judge) judgeTrace(members []trace.Span) {
 				j.counts.parentless++
 			}
 			j.judgeBelow(int32(i), p == trace.LostParent)
+		}
+	}
+}
+
+// passDropped leaves the spans as they came that are not in the trace. Of two that are
+// the same, a Collector before this one may have judged the other.
+func (j *judge) passDropped(members []trace.Span) {
+	kept := make(map[int32]bool, len(j.trace.Spans))
+	for i := range j.trace.Spans {
+		kept[j.trace.Spans[i].Ref] = true
+	}
+	for i := range members {
+		if ref := members[i].Ref; !kept[ref] {
+			takeBackVerdict(j.from[ref].Attributes())
 		}
 	}
 }

@@ -145,7 +145,6 @@ func TestOddSpansPass(t *testing.T) {
 	})
 }
 
-// The SDK stops at 128 attributes; what the processor adds comes on top.
 // A batch may hold many spans of one trace and none of their parents: each costs
 // what lies below it.
 func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
@@ -172,6 +171,7 @@ func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
 	}
 }
 
+// The SDK stops at 128 attributes; what the processor adds comes on top.
 func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
 	attrs := eachSpan(in)[0].Attributes()
