@@ -1014,6 +1014,7 @@ type Interner struct {
 	mu    sync.Mutex
 	texts map[string]string
 	descs map[string]*Desc
+	bytes int
 }
 
 // NewCache returns a view of the interner for one goroutine, which takes the
@@ -1025,6 +1026,13 @@ func (in *Interner) Len() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.descs)
+}
+
+// Bytes returns how much text the interner and one cache of it hold.
+func (in *Interner) Bytes() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.bytes
 }
 
 // Cache is one goroutine's view of an [Interner].
@@ -1067,6 +1075,7 @@ func internText[T ~string | ~[]byte](in *Interner, s T) string {
 	}
 	t := string(s)
 	in.texts[t] = t
+	in.bytes += len(t)
 	return t
 }
 
@@ -1094,6 +1103,7 @@ func describe[T ~string | ~[]byte](c *Cache, service string, operation, peer T, 
 			c.in.descs = make(map[string]*Desc)
 		}
 		c.in.descs[string(k)] = d
+		c.in.bytes += 2 * len(k) // the cache has a key of its own
 	}
 	c.in.mu.Unlock()
 	if c.descs == nil || len(c.descs) >= maxCached {

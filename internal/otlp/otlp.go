@@ -12,10 +12,13 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
-// maxDescriptions is the number of descriptions after which a Reader forgets
-// those it has met: a Collector runs for months, and some services put ids into
-// the names of their spans.
-const maxDescriptions = 1 << 14
+// A Reader forgets the descriptions that it has met when there are more of them, or
+// when their texts take more bytes: a Collector runs for months, and some services
+// put ids and whole statements into the names of their spans.
+const (
+	maxDescriptions = 1 << 14
+	maxBytes        = 1 << 23
+)
 
 // Reader turns spans into those of the analysis. It keeps its buffers between
 // batches, and the texts that it has met, up to a bound. The zero value is ready.
@@ -40,8 +43,9 @@ type attribute struct {
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
-// equal content are one as long as Reset is not called.
-func (r *Reader) Reset() {
+// equal content are one as long as Reset is not called. It tells whether the reader
+// forgot the texts that it had met: then others should not keep them either.
+func (r *Reader) Reset() (forgot bool) {
 	if r.Remaining == nil {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
@@ -50,11 +54,13 @@ func (r *Reader) Reset() {
 		r.filter = trace.NewFilter(r.Remaining)
 	}
 	clear(r.seen)
-	if r.interner == nil || r.interner.Len() > maxDescriptions {
+	forgot = r.interner == nil || r.interner.Len() > maxDescriptions || r.interner.Bytes() > maxBytes
+	if forgot {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
 	}
 	r.stamps = r.stamps[:0]
+	return forgot
 }
 
 // Read calls visit for every span that has a trace id, a span id and [Times]. What visit

@@ -172,6 +172,7 @@ func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
 }
 
 // The SDK stops at 128 attributes; what the processor adds comes on top.
+// The SDK stops at 128 attributes; what the processor adds comes on top.
 func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
 	attrs := eachSpan(in)[0].Attributes()
@@ -255,6 +256,21 @@ func TestHopNamesAreBounded(t *testing.T) {
 	want := map[string]int{"s0 GET /op": 1, "s1 GET /op": 1, "s2 GET /op": 1, "_other _other": 47}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What a hop is called becomes a label: it is UTF-8, and not a whole statement.
+func TestHopNamesMakeLabels(t *testing.T) {
+	for name, want := range map[string]string{
+		"支付服务": "支付服务", "\xffa\xfe": "\ufffda\ufffd", strings.Repeat("x", 1000): strings.Repeat("x", 1000),
+		strings.Repeat("x", 1025): "_other",
+	} {
+		in := build(t, []span{{name: ">edge", start: 0, end: 10, attrs: budget(100)}})
+		eachSpan(in)[0].Attributes().Remove("http.route")
+		eachSpan(in)[0].SetName(name)
+		if got, _ := eachSpan(run(t, defaults(), in))[0].Attributes().Get(attr.Operation); got.Str() != want {
+			t.Errorf("%q is called %q, want %q", name, got.Str(), want)
+		}
 	}
 }
 
