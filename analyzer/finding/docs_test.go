@@ -29,8 +29,9 @@ or attributes [in their place](propagation.md#other-languages). They judge by th
 stamped. The others work on any trace. With a plan, rules hold calls against what it gives them as well.
 
 No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
-` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. No rule
-judges the losers of hedges and what was cancelled with them, nor a deadline that is shorter than it had to be. A long stream
+` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. The losers
+of hedges, and what was cancelled with them, count as neither failed nor given up. A deadline that is shorter than it had to be is
+no finding. A long stream
 looks like a slow call, since no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
 `
 
