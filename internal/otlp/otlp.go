@@ -3,19 +3,19 @@
 package otlp
 
 import (
-	"slices"
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
-// maxDescriptions is the number of descriptions after which a Reader forgets
-// those it has met: a Collector runs for months, and some services put ids into
-// the names of their spans.
-const maxDescriptions = 1 << 14
+// A Reader forgets the descriptions that it has met when there are more of them, or
+// when their texts take more bytes: a Collector runs for months, and some services
+// put ids and whole statements into the names of their spans.
+const (
+	maxDescriptions = 1 << 14
+	maxBytes        = 1 << 23
+)
 
 // Reader turns spans into those of the analysis. It keeps its buffers between
 // batches, and the texts that it has met, up to a bound. The zero value is ready.
@@ -28,33 +28,28 @@ type Reader struct {
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
-	filter            *trace.Filter
-	seen              []attribute // scratch of setAll
+	tellers           [256]bool // first bytes of the names that Telling asks about
 	stamps            []trace.Stamp
 	current           trace.Span // what visit gets
 }
 
-type attribute struct {
-	name  string
-	value pcommon.Value
-}
-
 // Reset gives up the spans that were read, for the next batch. Descriptions of
-// equal content are one as long as Reset is not called.
-func (r *Reader) Reset() {
+// equal content are one as long as Reset is not called. It tells whether the reader
+// forgot the texts that it had met: then others should not keep them either.
+func (r *Reader) Reset() (forgot bool) {
 	if r.Remaining == nil {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
-	r.attrs.Remaining = r.Remaining
-	if r.filter == nil {
-		r.filter = trace.NewFilter(r.Remaining)
+	if r.cache == nil {
+		r.attrs.Remaining, r.tellers = r.Remaining, trace.TellingInitials(r.Remaining)
 	}
-	clear(r.seen)
-	if r.interner == nil || r.interner.Len() > maxDescriptions {
+	forgot = r.interner == nil || r.interner.Len() > maxDescriptions || r.interner.Bytes() > maxBytes
+	if forgot {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
 	}
 	r.stamps = r.stamps[:0]
+	return forgot
 }
 
 // Read calls visit for every span that has a trace id, a span id and [Times]. What visit
@@ -107,37 +102,15 @@ func Times(s ptrace.Span) bool {
 func (r *Reader) Telling(s ptrace.Span) bool {
 	failed := s.Status().Code() == ptrace.StatusCodeError || s.Status().Message() != ""
 	for name, value := range s.Attributes().All() {
-		if name == "" {
+		if name == "" || !r.tellers[name[0]] {
 			continue
 		}
-		switch name[0] {
-		case 'l':
-			if strings.HasPrefix(name, "latency_budget.") {
-				return true
-			}
-		case 'e':
-			failed = failed || name == "error" || name == "error.type"
-		case 'h':
-			if strings.HasPrefix(name, "http.request.header.") {
-				return true
-			}
-			failed = failed || strings.HasSuffix(name, "status_code") && !success(value)
-		case 'r':
-			if strings.HasPrefix(name, "rpc.") {
-				if strings.Contains(name, ".request.metadata.") {
-					return true
-				}
-				failed = failed || strings.HasSuffix(name, "_code") && !success(value)
-			}
-		case 'g':
-			failed = failed || name == "grpc.status_code" && !success(value)
-		case 'o':
-			failed = failed || strings.HasPrefix(name, "otel.status_")
-		}
-		for i := range r.Remaining {
-			if r.Remaining[i].Name == name {
-				return true
-			}
+		switch key, wanted := r.attrs.SeeText(name); {
+		case !wanted:
+		case key.TellsBudget():
+			return true
+		case key.TellsEnd():
+			failed = failed || !success(value)
 		}
 	}
 	if !failed {
@@ -218,19 +191,8 @@ func follow(s *trace.Span, links ptrace.SpanLinkSlice) {
 }
 
 func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
-	// Names lie all over the memory. That they are fetched side by side, without
-	// waiting for what one of them turns out to be, is half of the speed.
-	r.seen = slices.Grow(r.seen[:0], from.Len())[:from.Len()]
-	n := 0
 	for name, value := range from.All() {
-		r.seen[n] = attribute{name, value}
-		if r.filter.May(name) {
-			n++
-		}
-	}
-	for i := range r.seen[:n] {
-		value := r.seen[i].value
-		key, wanted := attrs.SeeText(r.seen[i].name)
+		key, wanted := attrs.SeeText(name)
 		if !wanted {
 			continue
 		}

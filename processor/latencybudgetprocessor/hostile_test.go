@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -511,5 +512,32 @@ func TestWhatAnalyzeFindsIsFlagged(t *testing.T) {
 	}
 	if compared < int(seeds)/4 || compared-differ < compared/2 {
 		t.Errorf("%d of %d batches compared, %d differ: the test shows little", compared, seeds, differ)
+	}
+}
+
+// Names are kept, so that each is made once, and those of hops for as long as the
+// Collector runs. Some services put whole statements and payloads into them.
+func TestLongNamesAreNotKept(t *testing.T) {
+	const spans, length = 400, 256 << 10
+	p := start(t, defaults(), new(counting))
+	heap := func() int64 {
+		runtime.GC() // what lies in pools survives one
+		var mem runtime.MemStats
+		runtime.ReadMemStats(&mem)
+		return int64(mem.HeapAlloc)
+	}
+	before := heap()
+	for i := range spans {
+		name := fmt.Sprint(strings.Repeat("x", length), i, "y")
+		one := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
+		s := eachSpan(one)[0]
+		s.SetName(name)
+		s.Attributes().Remove("http.route")
+		if err := p.ConsumeTraces(t.Context(), one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if grew := heap() - before; grew > spans*length/4 {
+		t.Errorf("%d bytes of %d are kept", grew, spans*length)
 	}
 }

@@ -122,7 +122,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 			// Spans that are written soon after they are read are still in the
 			// caches of the processor.
 			j.members = j.members[:0]
-			j.reader.Reset()
+			j.forget()
 			j.read(j.order[g.first : g.first+g.count])
 			members = j.members
 		}
@@ -133,10 +133,17 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 		}
 	}
 	// Nothing of the batch but a few texts is kept alive until the next one comes.
-	j.reader.Reset()
+	j.forget()
 	clear(j.from)
 	clear(j.resources)
 	return j.counts
+}
+
+// forget gives up the spans that were read, and all names where there are too many.
+func (j *judge) forget() {
+	if j.reader.Reset() || j.paths.Len() > maxPaths {
+		j.paths, j.hops = new(trace.Paths), nil
+	}
 }
 
 // choose lists the spans that have ids and times, numbers their traces, and finds those in
@@ -247,9 +254,6 @@ func (j *judge) worthJudging(members []trace.Span) bool {
 }
 
 func (j *judge) judgeTrace(members []trace.Span) {
-	if j.paths.Len() > maxPaths {
-		j.paths, j.hops = new(trace.Paths), j.hops[:0]
-	}
 	t := &j.trace
 	t.Set(members)
 	dropped, twice := len(members)-len(t.Spans), t.LeftOut[trace.NoteDuplicate]+t.LeftOut[trace.NoteConflict]
