@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Attributes collects, of one span or one resource, the few attributes that
+// Attributes collects, of one span, resource or event, the few attributes that
 // the analysis needs, and turns them into the fields of a [Span]. It is the
 // one place that knows attribute keys; readers of files and the Collector
 // processor both fill it.
@@ -30,6 +30,10 @@ type Attributes struct {
 
 	timedOut, cancelled, failed   bool
 	refused, detached, idempotent bool // refused: as a bad request
+
+	ways     way  // in which messages went, by the events of the span
+	way      way  // of the message that an event tells of; 0: of none
+	numbered bool // the event has a sequence-number
 
 	threshold uint64
 	stamp     Stamp
@@ -56,6 +60,7 @@ const (
 	AttrTraceState                       // the W3C tracestate header
 	AttrSpanName                         // the name of the span
 	AttrStatusMessage                    // what the status of the span says in words
+	AttrEventName                        // the name of an event
 
 	attrRoute
 	attrURLTemplate
@@ -88,6 +93,14 @@ const (
 	attrSource
 	attrDetached
 
+	// Signs of a stream; see setSign.
+	attrScheme
+	attrMethodType
+	attrOperationType
+	attrMessageCount
+	attrMessageType
+	attrSequenceNumber
+
 	// Captured headers; see AttrKey.TakesList.
 	attrRelativeHeader
 	attrGRPCTimeout
@@ -95,6 +108,7 @@ const (
 	attrPerHopHeader
 	attrObservedHeader
 	attrIdempotencyKey
+	attrContentType
 
 	attrOwnRemaining // and as many more as there can be such attributes
 )
@@ -138,6 +152,20 @@ var wantedNames = []wanted{
 	{"latency_budget.announced.fresh", attrFresh},
 	{"latency_budget.source", attrSource},
 	{"latency_budget.detached", attrDetached},
+	{"url.scheme", attrScheme},
+	{"http.scheme", attrScheme},
+	{"rpc.type", attrMethodType},
+	{"grpc.method_type", attrMethodType},
+	{"grpc.method.kind", attrMethodType},
+	{"grpc.sent.message_count", attrMessageCount},
+	{"grpc.received.message_count", attrMessageCount},
+	{"graphql.operation.type", attrOperationType},
+	{"http.response.header.content-type", attrContentType},
+	{"http.response.header.content_type", attrContentType},
+	{"event", AttrEventName},
+	{"message.type", attrMessageType},
+	{"rpc.message.type", attrMessageType},
+	{"sequence-number", attrSequenceNumber},
 	{"peer.service", AttrPeerService},
 	{"server.address", attrServerAddress},
 	{"net.peer.name", attrServerAddress},
@@ -338,7 +366,9 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		}
 	case attrDetached:
 		a.detached = foldEqual(v, "true")
-	case attrRelativeHeader, attrGRPCTimeout, attrAbsoluteHeader, attrPerHopHeader, attrObservedHeader, attrIdempotencyKey:
+	case attrScheme, attrMethodType, attrOperationType, attrMessageCount, attrMessageType, attrSequenceNumber:
+		a.setSign(key, v)
+	case attrRelativeHeader, attrGRPCTimeout, attrAbsoluteHeader, attrPerHopHeader, attrObservedHeader, attrIdempotencyKey, attrContentType:
 		return a.setHeader(key, v)
 	default:
 		if key >= attrOwnRemaining {
@@ -388,6 +418,16 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 		a.cancelled = a.cancelled || v == 499
 		a.timedOut = a.timedOut || v == 504
 		a.refused = a.refused || v == 400
+		if v == 101 { // switching protocols
+			a.flags |= FlagStream
+		}
+	case attrMessageCount:
+		if v > 1 {
+			a.flags |= FlagStream
+		}
+	case attrSequenceNumber:
+		a.numbered = true
+	case attrScheme, attrMethodType, attrOperationType, attrMessageType, attrContentType: // numbers of somebody else
 	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		return a.SetFloat(key, float64(v))
 	case attrFresh, attrSource, attrDetached:
@@ -562,8 +602,13 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if a.detached {
 		s.Flags |= FlagFollowsFrom
 	}
-	if m := a.text(attrMethod); !a.idempotent && (string(m) == "POST" || string(m) == "PATCH") {
-		s.Flags |= FlagUnsafe
+	switch string(a.text(attrMethod)) {
+	case "POST", "PATCH":
+		if !a.idempotent {
+			s.Flags |= FlagUnsafe
+		}
+	case "CONNECT":
+		s.Flags |= FlagStream
 	}
 	s.Threshold = a.threshold
 	switch {
