@@ -46,7 +46,7 @@ func perMille(share float64) int64 { return int64(min(1000*share+0.5, 1e9)) }
 func (r *Request) spenders() []int32 {
 	calls := r.tree.Calls
 	longest := slices.Repeat([]int32{-1}, len(calls))
-	r.waited(func(i int32, c *trace.Call) {
+	r.begun(func(i int32, c *trace.Call) {
 		if c.Parent < 0 {
 			return
 		}
