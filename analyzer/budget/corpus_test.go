@@ -98,9 +98,9 @@ func TestTimeoutsCutFewGoodRequestsOfRealTraces(t *testing.T) {
 						t.Fatalf("no split of %v ns", budget)
 					}
 					others := pick(p.Rows, parts.fold, 0)
-					caps := problem.Replay(others, budget, Limits{Timeouts: split.Cap, Propagate: true})
+					caps := problem.replay(others, budget, limitSet{Timeouts: split.Cap, Propagate: true})
 					timeouts += caps.FalseCut / halves
-					shares += problem.Replay(others, budget, Limits{Timeouts: split.Share}).FalseCut / halves
+					shares += problem.replay(others, budget, limitSet{Timeouts: split.Share}).FalseCut / halves
 				}
 				t.Logf("%d requests at %.2f x P99: TIMEOUT cuts %.2f %%, BUDGET %.2f %%", p.Requests, times, 100*timeouts, 100*shares)
 				if timeouts > 0.003 {

@@ -30,7 +30,7 @@ func (p *Problem) Slow(rows *profile.Rows, i Incident) (slowed *profile.Rows, hi
 		out.Start[h] = append(make([]int64, 0, n), rows.Start[h]...)
 		out.Duration[h] = append(make([]int64, 0, n), rows.Duration[h]...)
 	}
-	none := Limits{Timeouts: make([]float64, len(p.Hops))}
+	none := limitSet{Timeouts: make([]float64, len(p.Hops))}
 	for h := range none.Timeouts {
 		none.Timeouts[h] = math.Inf(1)
 	}

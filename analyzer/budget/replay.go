@@ -6,9 +6,9 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/profile"
 )
 
-// Limits are what a replay enforces. Times are in ns, +Inf where there is no
+// limitSet is what a replay enforces. Times are in ns, +Inf where there is no
 // limit.
-type Limits struct {
+type limitSet struct {
 	// Timeouts are those of the hops, by index; that of the endpoint is the
 	// deadline of the request. Values of hops without a budget do not matter.
 	Timeouts []float64
@@ -47,24 +47,18 @@ type Effect struct {
 	Cut []float64
 }
 
-// Replay applies limits to the requests in rows, whose columns are the hops of
-// the problem, and judges them by the budget of the endpoint in ns. The first
-// cut ends a request, and with it all of its spans. It assumes that callees stop
-// when they are cancelled, that less work makes nobody faster, and that these
-// requests were not cut already.
-func (p *Problem) Replay(rows *profile.Rows, budget float64, limits Limits) Effect {
-	parts := undivided(rows)
-	return replay(rows, &parts, budget, []regime{{p, limits}})
-}
-
 // regime is a problem and the limits that are tried on its requests.
 type regime struct {
 	p      *Problem
-	limits Limits
+	limits limitSet
 }
 
-// replay is the loop of every replay: each row is tried by the regime of its
-// fold. All problems have the same structure.
+// replay applies to each request in rows, whose columns are the hops of the
+// problems, the regime of its fold, and judges it by the budget of the endpoint
+// in ns. The first cut ends a request, and with it all of its spans. It assumes
+// that callees stop when they are cancelled, that less work makes nobody faster,
+// and that these requests were not cut already. All problems have the same
+// structure.
 func replay(rows *profile.Rows, parts *partition, budget float64, regimes []regime) Effect {
 	p := regimes[0].p
 	replayers := make([]replayer, len(regimes))

@@ -41,6 +41,12 @@ func requests(rows ...[]interval) *profile.Rows {
 	return r
 }
 
+// replay applies limits to all rows alike.
+func (p *Problem) replay(rows *profile.Rows, budget float64, limits limitSet) Effect {
+	parts := undivided(rows)
+	return replay(rows, &parts, budget, []regime{{p, limits}})
+}
+
 var noLimit = math.Inf(1)
 
 // TestReplayOfOneRequest: two calls in sequence, under the limits that a table
@@ -100,7 +106,7 @@ func TestReplayOfOneRequest(t *testing.T) {
 		},
 	} {
 		c.want.Requests = 1
-		if diff := cmp.Diff(c.want, p.Replay(rows, c.budget, Limits{Timeouts: c.timeouts})); diff != "" {
+		if diff := cmp.Diff(c.want, p.replay(rows, c.budget, limitSet{Timeouts: c.timeouts})); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
@@ -111,20 +117,20 @@ func TestDeadlineKeepsOnlyTheTail(t *testing.T) {
 	p := serial(35)
 	p.Hops[0].Tail = 5
 	p.Hops[0].Self = [selfLevels]float64{65, 65} // head and tail
-	limits := Limits{Timeouts: []float64{100, noLimit}, Propagate: true}
+	limits := limitSet{Timeouts: []float64{100, noLimit}, Propagate: true}
 	// R |----------------------------------------------------------| 100
 	// a                                       |-----------------|    95, or 96
-	if e := p.Replay(requests([]interval{{0, 100}, {60, 95}}), 100, limits); e.Violated != 0 {
+	if e := p.replay(requests([]interval{{0, 100}, {60, 95}}), 100, limits); e.Violated != 0 {
 		t.Errorf("a call that ends as the tail begins is cut: %+v", e)
 	}
-	if e := p.Replay(requests([]interval{{0, 100}, {60, 96}}), 100, limits); e.FalseCut != 1 || e.Executed != 95+35 {
+	if e := p.replay(requests([]interval{{0, 100}, {60, 96}}), 100, limits); e.FalseCut != 1 || e.Executed != 95+35 {
 		t.Errorf("a call that runs into the tail ran on: %+v", e)
 	}
 }
 
 // engines are the two ways to replay a request: as it was recorded, and with
 // calls that may move.
-func engines(p *Problem, limits Limits) map[string]*replayer {
+func engines(p *Problem, limits limitSet) map[string]*replayer {
 	still, moving := new(replayer), new(replayer)
 	still.reset(&regime{p, limits})
 	moving.reset(&regime{p, limits})
@@ -136,13 +142,13 @@ func engines(p *Problem, limits Limits) map[string]*replayer {
 func TestDeadlinesArePassedDown(t *testing.T) {
 	p := endpoint(call(50), Hop{Parent: 1, SelfCount: 99, Floor: 5}, Hop{Parent: 2, SelfCount: 99})
 	p.Hops[1].Tail, p.Hops[2].Tail = 10, 2
-	limits := func(first, second float64) Limits {
-		return Limits{Timeouts: []float64{100, first, second, noLimit}, Propagate: true}
+	limits := func(first, second float64) limitSet {
+		return limitSet{Timeouts: []float64{100, first, second, noLimit}, Propagate: true}
 	}
 	for _, c := range []struct {
 		name   string
 		row    []interval
-		limits Limits
+		limits limitSet
 		cut    float64
 		hop    int
 	}{
@@ -183,7 +189,7 @@ func TestSharesOfATenRequestSampleCutThree(t *testing.T) {
 	rows = append(rows, []interval{{0, 100}, {0, 10}, {10, 100}})
 	p := serial(50, 90)
 	s := Solve(p, 100, P99Prop{})
-	e := p.Replay(requests(rows...), 100, Limits{Timeouts: s.Share})
+	e := p.replay(requests(rows...), 100, limitSet{Timeouts: s.Share})
 	if e.FalseCut != 0.3 || e.Violated != 0.3 || e.Miss != 0 {
 		t.Errorf("shares %v: %+v, want 30 %% cut", s.Share, e)
 	}
@@ -193,7 +199,7 @@ func TestReplayWeighsRequests(t *testing.T) {
 	rows := requests([]interval{{0, 10}, {0, 10}}, []interval{{0, 50}, {0, 50}}, []interval{{0, 90}, {0, 90}})
 	rows.Threshold[1] = 3 << 54 // one kept of four
 	rows.Failed = [][]bool{{false, false, true}, nil}
-	e := serial(1).Replay(rows, 20, Limits{Timeouts: []float64{20, 5}})
+	e := serial(1).replay(rows, 20, limitSet{Timeouts: []float64{20, 5}})
 	want := Effect{
 		Requests: 2, Miss: 0.8, Violated: 1, FalseCut: 0.2, Executed: 10, Saved: 74, Wasted: 10, Early: 15, Cut: []float64{0, 1},
 	}
@@ -203,7 +209,7 @@ func TestReplayWeighsRequests(t *testing.T) {
 }
 
 func TestReplayOfNoRequests(t *testing.T) {
-	e := serial(1).Replay(requests(), 20, Limits{Timeouts: []float64{20, 5}})
+	e := serial(1).replay(requests(), 20, limitSet{Timeouts: []float64{20, 5}})
 	if diff := cmp.Diff(Effect{Cut: []float64{0, 0}}, e); diff != "" {
 		t.Error(diff)
 	}
@@ -234,8 +240,8 @@ func randomRows(rng *rand.Rand, hops int) *profile.Rows {
 }
 
 // randomLimits are limits of a random kind.
-func randomLimits(rng *rand.Rand, hops int) Limits {
-	limits := Limits{Propagate: rng.IntN(2) == 0, Timeouts: []float64{float64(rng.IntN(120))}}
+func randomLimits(rng *rand.Rand, hops int) limitSet {
+	limits := limitSet{Propagate: rng.IntN(2) == 0, Timeouts: []float64{float64(rng.IntN(120))}}
 	for range hops - 1 {
 		limits.Timeouts = append(limits.Timeouts, float64(rng.IntN(70)))
 	}
@@ -250,8 +256,8 @@ func TestReplayLaws(t *testing.T) {
 		p := endpoint(call(1), call(1, 1), Hop{Parent: 2, Floor: float64(rng.IntN(4)), Tail: float64(rng.IntN(4))}, call(1, 1, 2))
 		n := len(p.Hops)
 		r, limits, budget := randomRows(rng, n), randomLimits(rng, n), float64(rng.IntN(120))
-		e := p.Replay(r, budget, limits)
-		none := p.Replay(r, budget, Limits{Timeouts: slices.Repeat([]float64{noLimit}, n)})
+		e := p.replay(r, budget, limits)
+		none := p.replay(r, budget, limitSet{Timeouts: slices.Repeat([]float64{noLimit}, n)})
 		if none.Saved != 0 || none.FalseCut != 0 || math.Abs(e.Executed+e.Saved-none.Executed) > exact {
 			t.Fatalf("%d: executed + saved are %v + %v of %v", round, e.Executed, e.Saved, none.Executed)
 		}
@@ -272,16 +278,16 @@ func TestReplayLaws(t *testing.T) {
 				}
 			}
 		}
-		raised := Limits{Timeouts: slices.Clone(limits.Timeouts), Propagate: limits.Propagate}
+		raised := limitSet{Timeouts: slices.Clone(limits.Timeouts), Propagate: limits.Propagate}
 		raised.Timeouts[rng.IntN(n)] += float64(rng.IntN(40))
-		if longer := p.Replay(r, budget, raised); longer.Violated > e.Violated+exact {
+		if longer := p.replay(r, budget, raised); longer.Violated > e.Violated+exact {
 			t.Fatalf("%d: %v instead of %v violates %v instead of %v", round, raised.Timeouts, limits.Timeouts,
 				longer.Violated, e.Violated)
 		}
 
 		// Only degradable hops can lower the miss rate, and they cut nothing.
 		limits.Degradable = []bool{false, true, false, true, false}
-		d := p.Replay(r, budget, limits)
+		d := p.replay(r, budget, limits)
 		if d.Miss > none.Miss || math.Abs(d.Executed+d.Saved-none.Executed) > exact || d.Cut[1] != 0 || d.Cut[3] != 0 ||
 			d.Saved < -exact || math.Abs(d.FalseCut-(d.Violated-d.Miss)) > exact {
 			t.Fatalf("%d: with degradable hops %+v, without %+v", round, d, none)
@@ -300,12 +306,12 @@ func TestDegradedCallsShortenTheRequest(t *testing.T) {
 	// d                                     |--| 66-70  after c
 	recorded := []interval{{0, 100}, {2, 50}, {4, 40}, {2, 20}, {52, 66}, {66, 70}}
 	p := endpoint(call(1), Hop{Parent: 1}, call(1), call(1, 1, 3), call(1, 1, 3, 4))
-	limits := func(t ...float64) Limits {
-		return Limits{Timeouts: t, Degradable: []bool{false, true, false, false, false, false}}
+	limits := func(t ...float64) limitSet {
+		return limitSet{Timeouts: t, Degradable: []bool{false, true, false, false, false, false}}
 	}
 	for _, c := range []struct {
 		name   string
-		limits Limits
+		limits limitSet
 		want   Effect
 	}{
 		{
@@ -343,7 +349,7 @@ func TestDegradedCallsShortenTheRequest(t *testing.T) {
 		},
 	} {
 		c.want.Requests = 1
-		if diff := cmp.Diff(c.want, p.Replay(requests(recorded), 80, c.limits)); diff != "" {
+		if diff := cmp.Diff(c.want, p.replay(requests(recorded), 80, c.limits)); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
@@ -355,7 +361,7 @@ func TestDegradedCallsShortenTheRequest(t *testing.T) {
 		Requests: 1, Miss: 1, Violated: 1, Executed: 42 + 38 + 36 + 18, Wasted: 42 + 38 + 36 + 18,
 		Saved: 58 + 10 + 14 + 4, Early: 38, Cut: []float64{0, 0, 0, 0, 1, 0},
 	}
-	if diff := cmp.Diff(want, p.Replay(requests(recorded), 80, passed)); diff != "" {
+	if diff := cmp.Diff(want, p.replay(requests(recorded), 80, passed)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -387,15 +393,15 @@ func BenchmarkReplay(b *testing.B) {
 	timeouts[0] = 100
 	for _, c := range []struct {
 		name   string
-		limits Limits
+		limits limitSet
 	}{
-		{"hard", Limits{Timeouts: timeouts}},
-		{"passed on", Limits{Timeouts: timeouts, Propagate: true}},
-		{"degradable", Limits{Timeouts: timeouts, Degradable: []bool{false, true, 15: false}}},
+		{"hard", limitSet{Timeouts: timeouts}},
+		{"passed on", limitSet{Timeouts: timeouts, Propagate: true}},
+		{"degradable", limitSet{Timeouts: timeouts, Degradable: []bool{false, true, 15: false}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				p.Replay(r, 100, c.limits)
+				p.replay(r, 100, c.limits)
 			}
 		})
 	}

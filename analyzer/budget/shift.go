@@ -20,7 +20,7 @@ type shift struct {
 	children [][]int32 // planned, by parent, in order of index
 	rows     *profile.Rows
 	r        int
-	limits   *Limits
+	limits   *limitSet
 	extra    []float64 // by hop, what its own work takes longer; nil for none
 
 	start, end []float64 // of planned hops, after the start of the request
@@ -42,7 +42,7 @@ func (s *shift) reset(p *Problem) {
 }
 
 // run retimes request r under limits.
-func (s *shift) run(rows *profile.Rows, r int, limits *Limits) outcome {
+func (s *shift) run(rows *profile.Rows, r int, limits *limitSet) outcome {
 	s.rows, s.r, s.limits = rows, r, limits
 	s.cut, s.hop, s.degraded = math.Inf(1), -1, false
 	s.place(0, 0, math.Inf(1))

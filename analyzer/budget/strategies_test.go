@@ -43,10 +43,10 @@ func comparisons(train, held int) []comparison {
 			o.violated = make(map[string]float64)
 			for _, s := range compared {
 				split := Solve(o.problem, budget, s)
-				e := o.problem.Replay(o.held, budget, Limits{Timeouts: split.RawShare})
+				e := o.problem.replay(o.held, budget, limitSet{Timeouts: split.RawShare})
 				o.miss, o.violated[s.Name()] = e.Miss, e.Violated
 				if s == Strategies[0] {
-					o.timeout = o.problem.Replay(o.held, budget, Limits{Timeouts: split.Cap, Propagate: true}).Violated
+					o.timeout = o.problem.replay(o.held, budget, limitSet{Timeouts: split.Cap, Propagate: true}).Violated
 				}
 			}
 			all = append(all, o)
@@ -137,7 +137,7 @@ func (o *comparison) least() float64 {
 	}
 	budget := float64(o.budget)
 	room := budget - Solve(o.problem, budget, P99Prop{}).Reserve[0]
-	limits := Limits{Timeouts: make([]float64, len(o.problem.Hops))}
+	limits := limitSet{Timeouts: make([]float64, len(o.problem.Hops))}
 	limits.Timeouts[0] = budget
 	least := 1.0
 	for step := 1; step < 200; step++ {
@@ -145,7 +145,7 @@ func (o *comparison) least() float64 {
 		for h := 2; h < len(limits.Timeouts); h++ {
 			limits.Timeouts[h] = room - limits.Timeouts[1]
 		}
-		least = min(least, o.problem.Replay(o.held, budget, limits).Violated)
+		least = min(least, o.problem.replay(o.held, budget, limits).Violated)
 	}
 	return least
 }

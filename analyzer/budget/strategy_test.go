@@ -54,7 +54,7 @@ func tenRequests() (*Problem, *profile.Rows) {
 // by P99 as far as it violates no second one: 0.65 of the way.
 func TestOptimisedOnTenRequests(t *testing.T) {
 	p, rows := tenRequests()
-	violated := func(shares []float64) float64 { return p.Replay(rows, 100, Limits{Timeouts: shares}).Violated }
+	violated := func(shares []float64) float64 { return p.replay(rows, 100, limitSet{Timeouts: shares}).Violated }
 	byP99 := Solve(p, 100, P99Prop{})
 	if diff := cmp.Diff([]float64{100, 35, 64}, byP99.Share); diff != "" || violated(byP99.Share) != 0.3 {
 		t.Errorf("by P99: %v violates %v", byP99.Share, violated(byP99.Share))
@@ -130,7 +130,7 @@ func TestOptimisedIsAsGoodAsAGrid(t *testing.T) {
 		const budget = 110e3
 		least := 1.0
 		for a := 0.0; a <= budget; a += budget / 400 {
-			least = min(least, p.Replay(rows, budget, Limits{Timeouts: []float64{budget, a, budget - a}}).Violated)
+			least = min(least, p.replay(rows, budget, limitSet{Timeouts: []float64{budget, a, budget - a}}).Violated)
 		}
 		var s solver
 		s.reset(p)
@@ -154,7 +154,7 @@ func TestOptimisedForLessWaste(t *testing.T) {
 	budget := float64(w.budget(0, p.Rows))
 	effect := func(s Strategy) Effect {
 		split := Solve(problem, budget, s)
-		return problem.Replay(p.Rows, budget, Limits{Timeouts: split.RawShare})
+		return problem.replay(p.Rows, budget, limitSet{Timeouts: split.RawShare})
 	}
 	cuts, both := effect(Optimised{}), effect(Optimised{Waste: true})
 	total := cuts.Executed + cuts.Saved
@@ -179,7 +179,7 @@ func TestWasteIsThatOfTheReplay(t *testing.T) {
 	o := new(optimiser)
 	o.begin(&s, budget, true)
 	o.adopt()
-	e := problem.Replay(p.Rows, budget, Limits{Timeouts: out.RawShare})
+	e := problem.replay(p.Rows, budget, limitSet{Timeouts: out.RawShare})
 	want := e.Violated + e.Wasted/(e.Executed+e.Saved)
 	if diff := cmp.Diff(want, o.now(), cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Error(diff)

@@ -198,7 +198,7 @@ func (v *validator) solve(s Strategy, budget, quantum float64, out *plan) {
 func (v *validator) regimes(propagate bool, timeouts func(fold int) []float64) []regime {
 	out := make([]regime, folds)
 	for f := range out {
-		out[f] = regime{v.problems[f], Limits{Timeouts: timeouts(f), Propagate: propagate, Degradable: v.degradable}}
+		out[f] = regime{v.problems[f], limitSet{Timeouts: timeouts(f), Propagate: propagate, Degradable: v.degradable}}
 	}
 	return out
 }

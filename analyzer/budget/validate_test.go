@@ -199,8 +199,8 @@ func TestCrossValidation(t *testing.T) {
 	// In sample, with the plan of all requests, the rates are about the same.
 	problem := NewProblem(p, o)
 	s := Solve(problem, float64(budget), P99Prop{})
-	shares := problem.Replay(p.Rows, float64(budget), Limits{Timeouts: s.Share})
-	caps := problem.Replay(p.Rows, float64(budget), Limits{Timeouts: s.Cap, Propagate: true})
+	shares := problem.replay(p.Rows, float64(budget), limitSet{Timeouts: s.Share})
+	caps := problem.replay(p.Rows, float64(budget), limitSet{Timeouts: s.Cap, Propagate: true})
 	byShares, byCaps := rates(v, P99Prop{})
 	if math.Abs(byShares-shares.FalseCut) > 0.005 || byShares < 0.005 {
 		t.Errorf("shares cut %v, in sample %v", byShares, shares.FalseCut)

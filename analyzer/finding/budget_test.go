@@ -38,6 +38,24 @@ func TestBudgetUtilization(t *testing.T) {
 			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
 			{name: "gateway>a", under: ">gateway", start: 40, end: 85, stamp: budget(60)},
 		}, []string{">gateway 900"}},
+		// No call takes half of the time, but those of one hop together do.
+		//
+		//	>gateway     0 |----------------------------| 90
+		//	gateway>a      |---f|  |---f|  |---ok|
+		//	gateway>b      |------------|
+		{"attempts and loops spend together", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>b", under: ">gateway", start: 0, end: 40},
+			{name: "gateway>a#3", under: ">gateway", start: 60, end: 76},
+			{name: "gateway>a#1", under: ">gateway", start: 1, end: 17, outcome: failed},
+			{name: "gateway>a#2", under: ">gateway", start: 30, end: 45, outcome: failed},
+		}, []string{">gateway 900 a op"}},
+		{"calls beside each other count once", []span{
+			{name: ">gateway", start: 0, end: 90, stamp: budget(100)},
+			{name: "gateway>a#1", under: ">gateway", start: 0, end: 40},
+			{name: "gateway>a#2", under: ">gateway", start: 1, end: 41},
+			{name: "gateway>a#3", under: ">gateway", start: 5, end: 30},
+		}, []string{">gateway 900"}},
 		{"the threshold itself is fine", edge, nil},
 		{"nothing left has no utilization", []span{{name: ">a", start: 0, end: 10, stamp: budget(0)}}, nil},
 		{"no attributes", []span{{name: ">a", start: 0, end: 10}}, nil},

@@ -1,6 +1,7 @@
 package finding
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/latencybudget/latencybudget/analyzer/trace"
@@ -11,13 +12,14 @@ var budgetUtilization = Rule{
 	Name: "budget-utilization", Severity: Warning, Flag: attr.FlagBudgetUtilization, Unit: PerMille,
 	Summary: "A call used almost all that it had.",
 	Formula: "duration / budget > 0.8, where the budget is the smaller of remaining.start and what the plan gives the hop. " +
-		"Of a caller's own calls the longest is named as the one that spent it, if it took more than half of the time.",
+		"Of the hops that a caller calls, the one that took longest, all its calls together, is named as the one that spent it, " +
+		"if it took more than half of the time.",
 	Tolerance: "The threshold is a setting.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. Spans without budget attributes are judged by a plan alone.",
 	text: "used up to %s of what it had", by: ", most of it in ",
 	check: func(r *Request, report func(Finding)) {
-		var spenders []int32 // made when needed
+		var spenders []spender // made when needed
 		r.waited(func(i int32, c *trace.Call) {
 			span := c.Span
 			if _, half, known := r.leftOf(c); known {
@@ -31,8 +33,8 @@ var budgetUtilization = Rule{
 				spenders = r.spenders()
 			}
 			by := ""
-			if s := spenders[i]; s >= 0 && r.tree.Calls[s].Duration() > r.span(span).Duration/2 {
-				by = r.name(s)
+			if s := spenders[i]; s.time > r.span(span).Duration/2 {
+				by = r.name(s.call)
 			}
 			report(Finding{Call: i, Span: span, Amount: perMille(spent.Utilization), By: by})
 		})
@@ -42,19 +44,49 @@ var budgetUtilization = Rule{
 // perMille rounds, and stops at a million times the whole.
 func perMille(share float64) int64 { return int64(min(1000*share+0.5, 1e9)) }
 
-// spenders returns the longest call that each call made itself, -1 if it made none.
-func (r *Request) spenders() []int32 {
+// spender is the hop that took most of a call's time: its first call, and for how
+// long some call of it ran, ns.
+//
+//	caller    |-----------------------------|
+//	db           |----| |----| |----|           all three
+//	bank         |-------|
+type spender struct {
+	call int32
+	time int64
+}
+
+// spenders returns the spender of each call, of those that it made itself; its time
+// is 0 where it made none.
+func (r *Request) spenders() []spender {
 	calls := r.tree.Calls
-	longest := slices.Repeat([]int32{-1}, len(calls))
+	order := r.order[:0]
 	r.begun(func(i int32, c *trace.Call) {
-		if c.Parent < 0 {
-			return
-		}
-		if at := &longest[c.Parent]; *at < 0 || c.Duration() > calls[*at].Duration() {
-			*at = i
+		if c.Parent >= 0 {
+			order = append(order, i)
 		}
 	})
-	return longest
+	r.order = order
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(calls[a].Parent, calls[b].Parent), cmp.Compare(calls[a].Path, calls[b].Path),
+			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
+	})
+	most := make([]spender, len(calls))
+	var hop spender // that is added up
+	until := int64(0)
+	for k, i := range order {
+		c := &calls[i]
+		if k == 0 || calls[hop.call].Parent != c.Parent || calls[hop.call].Path != c.Path {
+			hop, until = spender{i, 0}, c.Start
+		}
+		if c.End > until {
+			hop.time += c.End - max(c.Start, until)
+			until = c.End
+		}
+		if at := &most[c.Parent]; hop.time > at.time || hop.time == at.time && hop.call < at.call {
+			*at = hop
+		}
+	}
+	return most
 }
 
 // name is the callee and operation of a call.

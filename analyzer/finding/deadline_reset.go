@@ -14,8 +14,9 @@ var deadlineReset = Rule{
 	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. " +
 		"Between two processes durations are compared, never points in time.",
 	Mistakes: "A service that detaches work on purpose looks the same if somebody seems to wait for it. A hop that gives " +
-		"less than it has is never a finding. Services that say nothing are taken to pass on what they were given. Without " +
-		"budget attributes a reset does not show.",
+		"less than it has is never a finding. Services that say nothing are taken to pass on what they were given. What rests on " +
+		"an announcement that another span than the caller wrote alone is marked so: a service that copies headers into a job of its own " +
+		"looks the same. Without budget attributes a reset does not show.",
 	text: "a deadline up to %s later than what was left", by: ", set by ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
@@ -27,6 +28,9 @@ var deadlineReset = Rule{
 				by := r.span(half).Desc.Service
 				if r.span(half).Kind == trace.KindServer { // where it arrived: who wrote it does not show
 					by += ", or the call to it"
+				}
+				if above, _ := r.above(c, half); above == nil && r.span(half).Stamp.Stale {
+					by += " (low confidence: its announcement was not its caller's)"
 				}
 				report(Finding{Call: i, Span: half, Amount: grew, By: by})
 				return

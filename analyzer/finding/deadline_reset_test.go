@@ -67,6 +67,21 @@ func TestDeadlineReset(t *testing.T) {
 		},
 		{"spans without attributes", chain(nil, nil, nil, nil), nil},
 	})
+	// An announcement that an earlier span wrote tells of the caller only what the
+	// caller does not tell itself.
+	stale := func(edge, exit *trace.Stamp) []span {
+		spans := chain(exit, reset(1989, 15000), reset(1980, 14991), reset(1979, 14990))
+		spans[0].stamp, spans[2].stamp.Stale = edge, true
+		return spans
+	}
+	check(t, "deadline-reset", []example{
+		{
+			"nobody but an old announcement says what was left", stale(nil, nil),
+			[]string{">proxy 13011ms proxy, or the call to it (low confidence: its announcement was not its caller's)"},
+		},
+		{"the caller says it too", stale(nil, budget(1990)), []string{">proxy 13011ms proxy, or the call to it"}},
+		{"the one before it does", stale(budget(2000), nil), []string{">proxy 13011ms proxy, or the call to it"}},
+	})
 	// A later attempt has less left than an earlier one: calls made in the earlier
 	// are held against what that had.
 	//

@@ -29,8 +29,9 @@ or attributes [in their place](propagation.md#other-languages). They judge by th
 stamped. The others work on any trace. With a plan, rules hold calls against what it gives them as well.
 
 No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
-` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. No rule
-judges the losers of hedges and what was cancelled with them, nor a deadline that is shorter than it had to be.
+` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. The losers
+of hedges, and what was cancelled with them, count as neither failed nor given up. A deadline that is shorter than it had to be is
+no finding.
 
 Of a stream of messages only its opening is judged, by [call-after-deadline](#call-after-deadline) and
 [exhausted-at-start](#exhausted-at-start): its duration is a lifetime, and it may end by a deadline or a cancellation as it likes.
@@ -46,7 +47,7 @@ spans has
 - a captured response header ` + "`content-type`" + ` of ` + "`text/event-stream` or `application/connect+…`" + `.
 
 Where instrumentation writes none of these, as most of gRPC does unless message events are switched on, a long stream looks like a
-slow call: name its operation by ` + "`--allow-detached`" + `, or ` + "`allow_detached`" + ` of the Collector's processor.
+slow call; so does one that only its messages would tell, before the second came. Name its operation by ` + "`--allow-detached`" + `, or ` + "`allow_detached`" + ` of the Collector's processor.
 `
 
 func page() []byte {

@@ -26,13 +26,26 @@ func (r *Request) expired(s *trace.Span) bool {
 // ranOut tells whether a span lasted until the deadline that another, or itself, knew
 // of gap earlier, but for the tolerance.
 func (r *Request) ranOut(s, of *trace.Span, gap int64) bool {
-	ns, known := left(of)
+	had, tolerance, known := r.deadline(of, gap)
+	return known && s.Duration >= had-tolerance
+}
+
+// outlasted tells whether a span went on beyond that deadline, by more than the tolerance.
+func (r *Request) outlasted(s, of *trace.Span, gap int64) bool {
+	had, tolerance, known := r.deadline(of, gap)
+	return known && s.Duration > had+tolerance
+}
+
+// deadline is what a span had at most until its deadline, gap after it began, and how
+// far that may be off, ns.
+func (r *Request) deadline(of *trace.Span, gap int64) (had, tolerance int64, known bool) {
+	had, known = left(of)
 	if !known {
-		return false
+		return 0, 0, false
 	}
 	if of.Stamp.HasDeadline {
-		ns = min(ns, of.Stamp.DeadlineRemaining)
+		had = min(had, of.Stamp.DeadlineRemaining)
 	}
-	ns -= gap
-	return s.Duration >= ns-r.tolerance(ns, of.Stamp.Absolute)
+	had -= gap
+	return had, r.tolerance(had, of.Stamp.Absolute), true
 }

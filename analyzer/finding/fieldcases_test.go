@@ -221,7 +221,7 @@ func TestFieldCaseR1AnAttemptMayNotTakeMoreThanIsLeft(t *testing.T) {
 		})
 	}
 	expect(t, spans, "deadline-reset edge>a#3 50ms edge", "retry-overspend edge>a#3 50ms edge",
-		"budget-utilization >edge 960", "budget-utilization edge>a#1 990", "budget-utilization edge>a#2 990")
+		"budget-utilization >edge 960 a op", "budget-utilization edge>a#1 990", "budget-utilization edge>a#2 990")
 }
 
 // Retries that go on when the caller's time was up long ago.

@@ -139,10 +139,12 @@ func (rule *Rule) Text(most int64, by string) string {
 	return text
 }
 
-// milliseconds writes ns with three significant digits at least.
+// milliseconds writes ns with three significant digits at least, unless it is 0.
 func milliseconds(ns int64) string {
 	ms := float64(ns) / 1e6
 	switch {
+	case ns == 0:
+		return "0 ms"
 	case ms >= 99.95 || ms <= -99.95:
 		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
 	case ms >= 1 || ms <= -1:
@@ -276,12 +278,13 @@ func (r *Request) Stream(call int32) bool {
 }
 
 // Attempt returns the number of a call among the attempts of its logical call, 1
-// for the first, and how many attempts that took.
-func (r *Request) Attempt(call int32) (number, of int64) {
-	if numbers, totals := r.attempts(); numbers != nil {
-		return numbers[call], totals[call]
+// for the first, and whether other calls were attempts of the same.
+func (r *Request) Attempt(call int32) (number int64, retried bool) {
+	numbers, totals := r.attempts()
+	if numbers == nil {
+		return 1, false
 	}
-	return 1, int64(r.tree.Calls[call].Attempts)
+	return numbers[call], totals[call] > r.inSeries(&r.tree.Calls[call])
 }
 
 // SaysDeadlines tells whether any span of what somebody waits for says what was left

@@ -190,6 +190,7 @@ func TestTextHasTheAmountInItsUnit(t *testing.T) {
 		{"deadline-reset", 14_780 * ms, "orders", "a deadline up to 14780 ms later than what was left, set by orders"},
 		{"budget-overrun", 9_540_000, "", "ran up to 9.5 ms over what was left of the budget"},
 		{"budget-overrun", 12_000, "", "ran up to 0.012 ms over what was left of the budget"},
+		{"exhausted-at-start", 0, "", "began up to 0 ms after the budget was spent"},
 		{"budget-utilization", 857, "risk Score", "used up to 85.7 % of what it had, most of it in risk Score"},
 		{"retry-amplification", 27, "", "up to 27 attempts for one call, the layers multiplied"},
 	} {

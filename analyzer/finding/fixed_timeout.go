@@ -8,20 +8,25 @@ var fixedTimeout = Rule{
 		"look at what is left of the request's budget.",
 	Formula: "Of at least 5 timed-out CLIENT spans of a hop, 90 % took the same time. The amount is the shortest of those, " +
 		"which is the timeout that was set.",
-	Tolerance: "The same time is the larger of 2 ms and 1 %. Calls whose caller had no more left than they took are not counted: " +
-		"there the deadline of the request came first.",
+	Tolerance: "The same time is the larger of 2 ms and 1 %. Calls that ended when their caller's deadline came, but for the larger of " +
+		"5 ms and 4 %, are not counted: it may have ended them. Those that outlasted it are counted apart.",
 	Mistakes: "Where every request begins this call at the same moment, what is left is the same each time, and spans without " +
 		"budget attributes cannot tell the two apart. Needs many requests: a single one shows nothing.",
-	text: "timeouts come after %s, whatever is left of the budget",
+	text: "timeouts come after %s, whatever is left of the budget", by: ", though ",
 	sample: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			s := r.exit(c)
 			if s == nil || s.Outcome != trace.OutcomeTimedOut {
 				return
 			}
-			if above, gap := r.above(c, c.Span); !r.ranOut(s, above, gap) {
-				report(Finding{Call: i, Span: c.Span, Amount: s.Duration})
+			by := ""
+			switch above, gap := r.above(c, c.Span); {
+			case r.outlasted(s, above, gap):
+				by = "its callers had less"
+			case r.ranOut(s, above, gap): // the deadline of the request may have ended it
+				return
 			}
+			report(Finding{Call: i, Span: c.Span, Amount: s.Duration, By: by})
 		})
 	},
 	settle: func(seen []sample, _ Floor) settled {

@@ -29,7 +29,8 @@ var reserveIgnored = Rule{
 				return
 			}
 			most, by := int64(0), exit.Desc.Service
-			r.tries(c, func(try *trace.Span) {
+			r.tries(c, func(at int32) {
+				try := r.span(at)
 				if try.Stamp == nil || !try.Stamp.HasDeadline {
 					return
 				}

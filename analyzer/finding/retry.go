@@ -14,7 +14,8 @@ const maxBackoff = 1_000_000_000
 // attempts returns the number of each call among the attempts of its logical
 // call, 1 for the first, and the number of attempts of that logical call. A call
 // is a retry where it goes the way of an earlier one of the same span, which
-// failed shortly before. Without any retry both are nil. They are made once.
+// failed shortly before. The loser of a hedge did not fail: what follows it is
+// another call. Without any retry both are nil. They are made once.
 //
 //	span  |-----------------------------------|
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
@@ -59,7 +60,7 @@ func (r *Request) countAttempts() {
 		if k > 0 {
 			p := &calls[order[k-1]]
 			again = p.Maker == c.Maker && p.Path == c.Path &&
-				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff
+				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff && !r.overtaken(order[k-1])
 		}
 		if again {
 			before[i] = order[k-1]
@@ -67,9 +68,40 @@ func (r *Request) countAttempts() {
 			end(k)
 		}
 		number[i] = total + 1
-		total = number[i] + int64(c.Attempts) - 1
+		total = number[i] + r.inSeries(c) - 1
 	}
 	end(len(order))
+}
+
+// inSeries is how many of the attempts that are reported inside a call came one after
+// the other, 1 if none: those of a hedge run beside each other.
+//
+//	call      |---------------------------|
+//	retries   |---f| |---f| |-----------ok|    3
+//	a hedge   |-----------------f|
+//	              |-------------ok|            1
+func (r *Request) inSeries(c *trace.Call) int64 {
+	most := int64(1)
+	if c.Attempts == 1 {
+		return most
+	}
+	t := r.tree.Trace
+	r.tries(c, func(try int32) {
+		n, until := int64(0), int64(0)
+		for _, k := range t.Children(try) {
+			if !t.IsAttempt(k) {
+				continue
+			}
+			s := &t.Spans[k]
+			if n == 0 || s.Start >= until {
+				n, until = n+1, s.End()
+			} else {
+				until = min(until, s.End())
+			}
+		}
+		most = max(most, n)
+	})
+	return most
 }
 
 // retries calls visit for the second and later attempts at calls, with the span of
@@ -110,13 +142,13 @@ func (r *Request) retries(visit func(call int32, before, again *trace.Span, numb
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are
 // reported inside it.
-func (r *Request) tries(c *trace.Call, visit func(*trace.Span)) {
+func (r *Request) tries(c *trace.Call, visit func(span int32)) {
 	t := r.tree.Trace
 	r.todo = append(r.todo[:0], c.Span)
 	for len(r.todo) > 0 {
 		i := r.todo[len(r.todo)-1]
 		r.todo = r.todo[:len(r.todo)-1]
-		visit(&t.Spans[i])
+		visit(i)
 		for _, below := range t.Children(i) {
 			if t.IsAttempt(below) {
 				r.todo = append(r.todo, below)

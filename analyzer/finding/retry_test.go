@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // layers is a chain in which every service tries its call n times, all but the
@@ -95,6 +98,70 @@ func TestRetryAmplification(t *testing.T) {
 		{"calls beside each other are none", beside, nil},
 		{"more than a second apart is another call", late, nil},
 	})
+}
+
+// A service goes through its items one by one, and hedges the call for each.
+//
+//	>edge        |------------------------------------|
+//	edge>a#1.0   |------ok|
+//	edge>a#1.1       |-----cancelled|
+//	edge>a#2.0                       |------ok|
+//	edge>a#2.1                           |-----cancelled|
+//
+// Some libraries report the attempts inside the call.
+//
+//	edge>a       |------------------ok|
+//	edge>a#1     |--------------------|
+//	edge>a#2        |-----------------|
+//	edge>a#3           |--------------|
+func TestHedgesAreNoRetries(t *testing.T) {
+	for _, winner := range []int{0, 1} {
+		spans := []span{{name: ">edge", start: 0, end: 1000, stamp: budget(600)}}
+		for item := range 5 {
+			for i := range 2 {
+				at := 100*float64(item) + 20*float64(i)
+				call := span{name: fmt.Sprintf("edge>a#%d.%d", item, i), under: ">edge", start: at, end: 100*float64(item) + 60}
+				if i != winner {
+					call.end, call.outcome = call.end+5, cancelled
+				}
+				server := span{name: fmt.Sprintf(">a#%d.%d", item, i), under: call.name, start: at, end: call.end}
+				spans = append(spans, call, server)
+				for j := range 2 { // which is hedged, too
+					below := span{name: fmt.Sprintf("a>b#%d.%d.%d", item, i, j), under: server.name, start: at + 10 + float64(j), end: at + 20}
+					if j != winner {
+						below.end, below.outcome = below.end+1, cancelled
+					}
+					again := below
+					again.name += ".again"
+					again.start, again.end = again.start+15, again.end+15
+					spans = append(spans, below, again)
+				}
+			}
+		}
+		tr, _ := tree(t, spans)
+		for i := range tr.Trace.Spans {
+			tr.Trace.Spans[i].Flags |= trace.FlagUnsafe
+		}
+		r := finding.NewRequest(tr, nil, finding.Defaults)
+		for _, rule := range []string{"retry-amplification", "retry-overspend", "unsafe-retry"} {
+			finding.Named(rule).Check(r, func(f finding.Finding) { t.Errorf("attempt %d wins: %s %+v", winner, rule, f) })
+		}
+		for i := range tr.Calls {
+			if number, retried := r.Attempt(int32(i)); number != 1 || retried {
+				t.Errorf("attempt %d wins: call %d is attempt %d, retried %v", winner, i, number, retried)
+			}
+		}
+	}
+	inside := []span{{name: ">edge", start: 0, end: 100}, {name: "edge>a", under: ">edge", start: 0, end: 60}}
+	for i := range 5 {
+		at := float64(5 * i)
+		inside = append(inside, span{name: fmt.Sprintf("edge>a#%d", i), under: "edge>a", start: at, end: at + 35, outcome: cancelled})
+	}
+	check(t, "retry-amplification", []example{{"inside one call", inside, nil}})
+	twice := append(slices.Clone(inside), // both of the first wave failed, then all of a second, and so on
+		span{name: "edge>a#x", under: "edge>a", start: 40, end: 50, outcome: failed}, span{name: "edge>a#y", under: "edge>a", start: 41, end: 51, outcome: failed},
+		span{name: "edge>a#z", under: "edge>a", start: 51, end: 52, outcome: failed}, span{name: "edge>a#v", under: "edge>a", start: 53, end: 60})
+	check(t, "retry-amplification", []example{{"waves of them, one after the other", twice, []string{"edge>a 4"}}})
 }
 
 // Three attempts of 100 ms under a caller with 250: the third is given more

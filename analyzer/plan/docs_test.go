@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -16,27 +15,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
 
 const docs = "../../docs/"
-
-// asJSON returns YAML as a schema sees it.
-func asJSON(t *testing.T, text []byte) any {
-	t.Helper()
-	var v any
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
@@ -80,7 +62,7 @@ func TestThePageExplainsEveryKey(t *testing.T) {
 	if p.Gate != plan.DefaultGate() {
 		t.Errorf("the page shows the gate %+v, the default is %+v", p.Gate, plan.DefaultGate())
 	}
-	if err := schema(t).Validate(asJSON(t, []byte(text))); err != nil {
+	if err := schema(t).Validate(goldentest.YAML(t, []byte(text))); err != nil {
 		t.Error(err)
 	}
 	found := make(map[string][]string)
@@ -148,7 +130,7 @@ func TestGoldensObeyTheSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Validate(asJSON(t, text)); err != nil {
+		if err := s.Validate(goldentest.YAML(t, text)); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -158,7 +140,7 @@ func TestGoldensObeyTheSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		var v any
-		if yaml.Unmarshal(text, &v) == nil && s.Validate(asJSON(t, text)) == nil {
+		if yaml.Unmarshal(text, &v) == nil && s.Validate(goldentest.YAML(t, text)) == nil {
 			t.Errorf("the schema takes %s.yaml", name)
 		}
 	}

@@ -35,12 +35,23 @@ func (s *sheet) hop(id string) *analyzer.Hop {
 	return nil
 }
 
-// called returns the name of a hop inside a sentence.
+// called returns the name of a hop inside a sentence. Where several callers have a
+// hop of that name, it tells whose it is.
 func (s *sheet) called(id string) string {
 	h := s.hop(id)
 	if h == nil {
 		return Printable(id)
 	}
+	text := s.clipped(h)
+	caller := s.hop(h.Parent)
+	twin := func(o analyzer.Hop) bool { return o.ID != h.ID && name(&o) == name(h) }
+	if caller != nil && slices.ContainsFunc(s.e.Hops, twin) {
+		text += " from " + s.clipped(caller)
+	}
+	return text
+}
+
+func (s *sheet) clipped(h *analyzer.Hop) string {
 	if s.nameWidth > 0 {
 		return clip(name(h), s.nameWidth, s.dots)
 	}

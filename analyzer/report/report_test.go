@@ -83,3 +83,33 @@ func TestCallsThatTellLessThanTheirNumberAreSaidToBeDependent(t *testing.T) {
 		}
 	}
 }
+
+// A hop that several callers have is one line each in findings: who called tells
+// them apart.
+func TestSentencesTellTheCallerWhereSeveralHaveSuchAHop(t *testing.T) {
+	r := order()
+	e := &r.Endpoints[0]
+	times, plan := [4]float64{2, 5, 4, 6}, [2]float64{10, 20}
+	e.Hops = append(e.Hops,
+		hop("0.1.0", "0.1", "bank Pay", 4000, times, 1, plan, 0.01, 0, 0, 0, "ok"),
+		hop("0.3.0", "0.3", "bank Pay", 4000, times, 1, plan, 0.01, 0, 0, 0, "ok"),
+		hop("0.3.1", "0.3", "ledger Add", 4000, times, 1, plan, 0.01, 0, 0, 0, "ok"))
+	e.Findings = nil
+	for i, id := range []string{"0.1.0", "0.3.0", "0.3.1"} {
+		e.Findings = append(e.Findings, analyzer.Finding{
+			Rule: "deadline-exceeded", Severity: "warning", Hop: id, Count: 1 + i, Ratio: 0.001, Example: "0a/0b", Text: "timed out",
+		})
+	}
+	for _, format := range []string{"table", "markdown"} {
+		text := strings.Join(strings.Fields(render(t, r, format, report.Options{Width: 400})), " ")
+		for _, want := range []string{
+			"deadline-exceeded, bank Pay from inventory Reserve: timed out. 1 call ",
+			"deadline-exceeded, bank Pay from risk Score: timed out. 2 calls ",
+			"deadline-exceeded, ledger Add: timed out. 3 calls ",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is not in\n%s", format, want, text)
+			}
+		}
+	}
+}

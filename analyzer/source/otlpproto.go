@@ -229,7 +229,7 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 		}
 	}
 	// What is over the range stays so.
-	r.setTimes(int64(min(start, maxStart)), timeOK, int64(min(end, maxStart)), timeOK)
+	r.setTimes(int64(min(start, trace.TimeBound)), timeOK, int64(min(end, trace.TimeBound)), timeOK)
 	r.finish(rs.res, rs.waiting)
 }
 

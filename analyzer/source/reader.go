@@ -283,15 +283,6 @@ func (r *reader) notSpan(kind jsontext.Kind) {
 	}
 }
 
-// The times that are taken, in ns. Within them the end of a span, and sums of a
-// few durations, stay far from the bounds of int64. A span beyond them is lost,
-// as no real one can be: the latest start is in the year 2116 and the longest
-// duration 73 years.
-const (
-	maxStart    = 1 << 62 // 0 <= start < maxStart
-	maxDuration = 1 << 61 // -maxDuration < duration < maxDuration
-)
-
 // setTimes sets start and duration of the draft from two Unix times in ns. OTLP
 // has no other way to leave a time out than zero.
 func (r *reader) setTimes(start int64, startState timeState, end int64, endState timeState) {
@@ -302,7 +293,7 @@ func (r *reader) setTimes(start int64, startState timeState, end int64, endState
 	switch {
 	case startState == timeOK && endState == timeOK:
 		d.span.Start, d.span.Duration = start, end-start
-		if d.span.Duration <= -maxDuration || d.span.Duration >= maxDuration {
+		if d.span.Duration <= -trace.DurationBound || d.span.Duration >= trace.DurationBound {
 			d.duration, d.last = timeBad, durationPart
 			r.blame(durationPart, outOfRange(d.span.Duration))
 		}
@@ -320,7 +311,7 @@ func (r *reader) checkTime(p part, t int64, state timeState) timeState {
 		return state
 	case t == 0:
 		return timeMissing
-	case t < 0 || t >= maxStart:
+	case t < 0 || t >= trace.TimeBound:
 		r.blame(p, outOfRange(t))
 		return timeBad
 	}
@@ -331,14 +322,14 @@ func (r *reader) checkTime(p part, t int64, state timeState) timeState {
 func (r *reader) setScaled(start, duration, unit int64) {
 	d := &r.draft
 	d.last = durationPart
-	if start < 0 || start > (maxStart-1)/unit {
+	if start < 0 || start > (trace.TimeBound-1)/unit {
 		if d.start == timeOK {
 			d.start = timeBad
 			r.blame(startPart, outOfRange(start))
 		}
 		start = 0
 	}
-	if duration > (maxDuration-1)/unit || duration < -(maxDuration-1)/unit {
+	if duration > (trace.DurationBound-1)/unit || duration < -(trace.DurationBound-1)/unit {
 		if d.duration == timeOK {
 			d.duration = timeBad
 			r.blame(durationPart, outOfRange(duration))

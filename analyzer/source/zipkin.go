@@ -166,7 +166,7 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 			z.first = event.from
 		}
 		// One that is out of range is as good as none.
-		if isCore && state == timeOK && event.time >= 0 && event.time <= (maxStart-1)/zipkinUnit {
+		if isCore && state == timeOK && event.time >= 0 && event.time <= (trace.TimeBound-1)/zipkinUnit {
 			event.ok = true
 			z.core[which] = event
 		}

@@ -360,7 +360,8 @@ func (s *Stamp) compare(o *Stamp) int {
 	return cmp.Or(cmp.Compare(s.Limit, o.Limit), cmp.Compare(s.Remaining, o.Remaining),
 		cmp.Compare(s.DeadlineRemaining, o.DeadlineRemaining), cmp.Compare(s.Announced, o.Announced),
 		compareBool(s.HasRemaining, o.HasRemaining), compareBool(s.HasDeadline, o.HasDeadline),
-		compareBool(s.HasAnnounced, o.HasAnnounced), compareBool(s.Stale, o.Stale), compareBool(s.Absolute, o.Absolute))
+		compareBool(s.HasAnnounced, o.HasAnnounced), compareBool(s.Stale, o.Stale), compareBool(s.Absolute, o.Absolute),
+		compareBool(s.Derived, o.Derived))
 }
 
 func compareBool(a, b bool) int {

@@ -401,7 +401,7 @@ func parseQuotedID(s []byte) (id SpanID, ok bool) {
 	return id, err == nil && !id.IsZero()
 }
 
-// stamp fills st, which no service has, with what was captured on s.
+// stamp fills st, in which no service says what was left, with what was captured on s.
 //
 //	                         remaining.start   deadline.remaining
 //	an attribute of its own  its value
@@ -434,7 +434,7 @@ func (c *captured) stamp(s *Span, st *Stamp) {
 	case c.has&capturedAnnounced != 0 && (s.Kind != KindServer || !s.Parent.IsZero()):
 		// A stranger's announcement to a public endpoint does not count.
 		st.Remaining, st.HasRemaining, st.Derived = c.announced, true, true
-		st.Limit = c.limit
+		st.limit(c.limit)
 		if hasDeadline {
 			st.Remaining = min(st.Remaining, deadline)
 		}
@@ -448,9 +448,17 @@ func (c *captured) stamp(s *Span, st *Stamp) {
 	}
 }
 
-// limitOf takes what was left for the limit where the request begins.
+// limitOf takes what was left for the limit where the request begins, in the steps
+// of a microsecond that the attribute has.
 func (st *Stamp) limitOf(s *Span) {
-	if s.Parent.IsZero() && st.Remaining <= maxLimit {
-		st.Limit = max(st.Remaining, 0)
+	if s.Parent.IsZero() && st.Remaining > 0 && st.Remaining <= maxLimit {
+		st.limit((st.Remaining + 500) / 1000 * 1000)
+	}
+}
+
+// limit sets the limit, unless a service has stamped it.
+func (st *Stamp) limit(ns int64) {
+	if st.Limit == 0 {
+		st.Limit = ns
 	}
 }

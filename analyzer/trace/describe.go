@@ -527,10 +527,11 @@ func (a *Attributes) SetStatus(isError bool) {
 
 // endedBy is the one table of words by which errors say that time was the
 // reason: names of gRPC and Connect codes, HTTP codes as error.type has them,
-// and class names like java.net.SocketTimeoutException.
+// class names like java.net.SocketTimeoutException, and codes like ETIMEDOUT.
 func (a *Attributes) endedBy(v []byte) {
 	switch {
-	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), string(v) == "504":
+	case foldContains(v, "deadline"), foldContains(v, "timeout"), foldContains(v, "timed out"), foldContains(v, "timedout"),
+		foldContains(v, "timed_out"), string(v) == "504":
 		a.timedOut = true
 	case foldContains(v, "cancel"), string(v) == "499":
 		a.cancelled = true
@@ -611,12 +612,12 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Flags |= FlagStream
 	}
 	s.Threshold = a.threshold
-	switch {
-	case a.captured.has == 0:
-	case a.stamp.Derived: // by a Collector, from the same: but it says less than what was captured
-		a.stamp = Stamp{}
-		a.captured.stamp(s, &a.stamp)
-	case !a.stamp.HasRemaining && !a.stamp.HasDeadline:
+	// A Collector derived what was left from a deadline that the service stamped, or from
+	// the same that was captured here. Both say more than it did.
+	if a.stamp.Derived && (a.stamp.HasDeadline || a.captured.has != 0) {
+		a.stamp.Remaining, a.stamp.HasRemaining, a.stamp.Derived = 0, false, false
+	}
+	if a.captured.has != 0 && !a.stamp.HasRemaining && !a.stamp.HasDeadline {
 		a.captured.stamp(s, &a.stamp)
 	}
 	switch {
@@ -1058,6 +1059,7 @@ type Interner struct {
 	mu    sync.Mutex
 	texts map[string]string
 	descs map[string]*Desc
+	bytes int
 }
 
 // NewCache returns a view of the interner for one goroutine, which takes the
@@ -1069,6 +1071,13 @@ func (in *Interner) Len() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.descs)
+}
+
+// Bytes returns how much text the interner and one cache of it hold.
+func (in *Interner) Bytes() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.bytes
 }
 
 // Cache is one goroutine's view of an [Interner].
@@ -1111,6 +1120,7 @@ func internText[T ~string | ~[]byte](in *Interner, s T) string {
 	}
 	t := string(s)
 	in.texts[t] = t
+	in.bytes += len(t)
 	return t
 }
 
@@ -1138,6 +1148,7 @@ func describe[T ~string | ~[]byte](c *Cache, service string, operation, peer T, 
 			c.in.descs = make(map[string]*Desc)
 		}
 		c.in.descs[string(k)] = d
+		c.in.bytes += 2 * len(k) // the cache has a key of its own
 	}
 	c.in.mu.Unlock()
 	if c.descs == nil || len(c.descs) >= maxCached {

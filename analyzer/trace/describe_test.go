@@ -236,6 +236,9 @@ func TestOutcome(t *testing.T) {
 		{[]any{"http.status_code", 200}, false, OutcomeOK},
 		{[]any{"error.type", "java.net.SocketTimeoutException"}, true, OutcomeTimedOut},
 		{[]any{"error.type", "context.deadlineExceededError"}, true, OutcomeTimedOut},
+		{[]any{"error.type", "ETIMEDOUT"}, true, OutcomeTimedOut},
+		{[]any{"error.type", "std::io::ErrorKind::TimedOut"}, true, OutcomeTimedOut},
+		{[]any{"error.type", "ERR_TIMED_OUT"}, true, OutcomeTimedOut},
 		{[]any{"error.type", "504"}, true, OutcomeTimedOut},
 		{[]any{"error.type", "*errors.canceled"}, true, OutcomeCancelled},
 		// Go's errors for a context that ended; the type of the one is *errors.errorString.

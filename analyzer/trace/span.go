@@ -145,6 +145,15 @@ type Stamp struct {
 	Derived           bool  // no service stamped it, but something else on the span says so: a deadline that is absent is not known to be none
 }
 
+// The times that are taken, in ns. Within them the end of a span, and sums of a
+// few durations, stay far from the bounds of int64. A span beyond them is lost,
+// as no real one can be: the latest start is in the year 2116 and the longest
+// duration 73 years.
+const (
+	TimeBound     = 1 << 62 // 0 <= start, end < TimeBound
+	DurationBound = 1 << 61 // -DurationBound < duration < DurationBound
+)
+
 // Span is one finished span, 88 bytes, texts shared through Desc.
 //
 //	Start             Start+Duration

@@ -226,13 +226,18 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkFailOn checks the names in --fail-on.
+// checkFailOn checks the names in --fail-on. None at all is a mistake too: an empty
+// variable in a script must not let everything pass.
 func (f *analyzeFlags) checkFailOn() error {
 	valid := []string{finding.Warning.String(), finding.Error.String()}
 	for _, rule := range finding.Rules() {
 		valid = append(valid, rule.Name)
 	}
-	for _, name := range f.failOn {
+	names := f.failOn
+	if names != nil && len(names) == 0 {
+		names = []string{""}
+	}
+	for _, name := range names {
 		if !slices.Contains(valid, name) {
 			return fmt.Errorf("%q: want one of %s", name, strings.Join(valid, ", "))
 		}

@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/internal/goldentest"
 	"github.com/latencybudget/latencybudget/internal/tracegen"
 )
 
@@ -391,7 +391,11 @@ func TestPlanOfAll(t *testing.T) {
 			continue
 		}
 		planned++
-		if err := schema.Validate(asJSON(t, path)); err != nil {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(goldentest.YAML(t, text)); err != nil {
 			t.Errorf("%s: %v", story, err)
 		}
 		again := filepath.Join(t.TempDir(), "again.yaml")
@@ -453,28 +457,6 @@ func TestCheckFormatsAgree(t *testing.T) {
 			t.Errorf("JUnit says %q, want %q", suites.Messages[i].Message, f.Text)
 		}
 	}
-}
-
-// asJSON returns a YAML file as a schema sees it.
-func asJSON(t *testing.T, path string) any {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var v any
-	if err := yaml.Unmarshal(text, &v); err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // TestChecksObeyTheSchema validates the JSON results that are compared above.

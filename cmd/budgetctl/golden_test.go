@@ -177,6 +177,8 @@ func TestErrors(t *testing.T) {
 		{name: "missing file beside a good one", args: []string{"analyze", "nowhere.json", orders}, code: exitFailed, stderr: []string{"nowhere.json"}, stdout: true},
 		{name: "zero workers", args: []string{"analyze", orders, "--workers", "0"}, code: exitUsage, stderr: []string{"--workers"}},
 		{name: "unknown rule", args: []string{"analyze", orders, "--fail-on", "error,deadline-rest"}, code: exitUsage, stderr: []string{"--fail-on", `"deadline-rest"`, "warning, error", "deadline-reset", "work-after-deadline"}},
+		{name: "no rule", args: []string{"analyze", orders, "--fail-on", ""}, code: exitUsage, stderr: []string{"--fail-on", `""`, "warning, error"}},
+		{name: "no second rule", args: []string{"analyze", orders, "--fail-on", "error,"}, code: exitUsage, stderr: []string{"--fail-on", `""`}},
 		{name: "nothing to fail on", args: []string{"analyze", orders, "--fail-on", "warning"}, code: exitOK, stdout: true},
 		{name: "fails on a rule", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "deadline-dropped,deadline-reset"}, code: exitFindings, stdout: true},
 		{name: "fails on an error", args: []string{"analyze", "testdata/deadline-reset", "--fail-on", "error"}, code: exitFindings, stdout: true},

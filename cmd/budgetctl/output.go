@@ -92,16 +92,17 @@ func (f *outputFlags) writeOne(stdout io.Writer, o output, render func(w io.Writ
 	if err := render(&b, o.format, opts); err != nil {
 		return err
 	}
-	return os.WriteFile(o.file, b.Bytes(), 0o644)
+	return replace(o.file, b.Bytes())
 }
 
 // replace writes a file whole or not at all: what it held stays until all of the
-// new content is on the disk. What is not a regular file, such as a pipe, and what
-// stands where no file can be made beside it, is written to as it is.
+// new content is on the disk. What is not a regular file, such as a pipe, what
+// others hold open, such as /dev/stdout, and what stands where no file can be made
+// beside it, is written to as it is.
 func replace(name string, content []byte) error {
 	mode := os.FileMode(0o644)
 	if info, err := os.Stat(name); err == nil {
-		if !info.Mode().IsRegular() {
+		if !info.Mode().IsRegular() || strings.HasPrefix(name, "/dev/") || strings.HasPrefix(name, "/proc/") {
 			return os.WriteFile(name, content, mode)
 		}
 		mode = info.Mode().Perm()

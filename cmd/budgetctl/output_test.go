@@ -1,6 +1,10 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -67,5 +71,66 @@ func TestReplaceKeepsWhatCannotBeReplaced(t *testing.T) {
 	}
 	if err := replace(dir+"/missing/plan", []byte("after")); err == nil {
 		t.Error("a file was made in a folder that does not exist")
+	}
+}
+
+// TestReplaceWritesToWhatIsOpen: a name such as /dev/stdout leads to a file that
+// somebody else has open, and who reads there must find the content.
+func TestReplaceWritesToWhatIsOpen(t *testing.T) {
+	if _, err := os.Stat("/dev/fd"); err != nil {
+		t.Skipf("no names for open files: %v", err)
+	}
+	name := func(f *os.File) string { return fmt.Sprintf("/dev/fd/%d", f.Fd()) }
+	for _, removed := range []bool{false, true} {
+		file, err := os.Create(filepath.Join(t.TempDir(), "report"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = file.Close() }()
+		if removed {
+			if err := os.Remove(file.Name()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = replace(name(file), []byte("content"))
+		if text, _ := io.ReadAll(file); err != nil || string(text) != "content" {
+			t.Errorf("removed %v: the open file holds %q, %v", removed, text, err)
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	err = errors.Join(replace(name(w), []byte("content")), w.Close())
+	if text, _ := io.ReadAll(r); err != nil || string(text) != "content" {
+		t.Errorf("%q came out of the pipe, %v", text, err)
+	}
+}
+
+// TestReportsReplaceWhole: who has the old report open reads all of it, whatever
+// becomes of the new one.
+func TestReportsReplaceWhole(t *testing.T) {
+	for _, command := range [][]string{
+		{"analyze", "testdata/orders"},
+		{"check", "testdata/orders", "--plan", plans + "orders-tight.yaml"},
+		{"compare", "testdata/orders", "testdata/orders"},
+	} {
+		path := filepath.Join(t.TempDir(), "report.json")
+		if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		open, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = open.Close() }()
+		_, _, stderr := outcome(t, "", append(command, "-o", "json="+path)...)
+		if text, _ := io.ReadAll(open); string(text) != "before" {
+			t.Errorf("%s: who had the old report open reads %.20q", command[0], text)
+		}
+		if text, err := os.ReadFile(path); err != nil || !json.Valid(text) {
+			t.Errorf("%s: the new report is %.20q, %v, stderr %q", command[0], text, err, stderr)
+		}
 	}
 }

@@ -180,14 +180,15 @@ func heat(title, description, unit string, width uint32, q query) *heatmap.Panel
 		Targets(targets([]query{q}))
 }
 
-// chooser is a variable with the values of a label.
+// chooser is a variable with the values of a label. All of them are not the empty
+// one, which spans have that the processor did not judge.
 func chooser(name, title, description, values string) *dashboard.QueryVariableBuilder {
 	return dashboard.NewQueryVariableBuilder(name).
 		Label(title).Description(description).Datasource(source()).
 		Query(dashboard.StringOrMap{String: &values}).Definition(values).
 		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).
 		Sort(dashboard.VariableSortAlphabeticalAsc).
-		Multi(true).IncludeAll(true).AllValue(".*").
+		Multi(true).IncludeAll(true).AllValue(".+").
 		Current(dashboard.VariableOption{
 			Selected: cog.ToPtr(true),
 			Text:     dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}},

@@ -121,7 +121,7 @@ func queries(t *testing.T) []query {
 func (q query) filled(window time.Duration) string {
 	length := strconv.FormatInt(window.Milliseconds(), 10) + "ms"
 	return strings.NewReplacer(
-		"$__rate_interval", length, "$__range", length, "$service", ".*", "$endpoint", ".*", "$hop", ".*",
+		"$__rate_interval", length, "$__range", length, "$service", ".+", "$endpoint", ".+", "$hop", ".+",
 	).Replace(q.expr)
 }
 

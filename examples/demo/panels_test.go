@@ -198,7 +198,6 @@ func planned(of func(share, limit float64) float64) map[string]float64 {
 	return map[string]float64{
 		"|gateway|POST /order":                     of(0.8, 0.8),
 		"gateway|auth|POST /order":                 of(0.1, 0.1),
-		"gateway|audit|POST /order":                of(0.4, 0.4),
 		"gateway|inventory|orders.inventory/Order": of(0.15, 0.25),
 		"gateway|coupon|POST /order":               of(0.15, 0.25),
 		"gateway|risk|orders.risk/Order":           of(0.5, 0.6),

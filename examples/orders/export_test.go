@@ -58,8 +58,8 @@ func TestTheFileOfEveryModeIsReadByTheAnalyzer(t *testing.T) {
 				t.Fatal(err)
 			}
 			in := report.Input
-			if len(in.Failed) != 0 || in.Files[0].Format != "otlp-json" || in.Spans != 20*15 {
-				t.Errorf("read %+v, failed %v; want 300 spans of otlp-json", in.Files, in.Failed)
+			if len(in.Failed) != 0 || in.Files[0].Format != "otlp-json" || in.Spans != 20*16 {
+				t.Errorf("read %+v, failed %v; want 320 spans of otlp-json", in.Files, in.Failed)
 			}
 			if mode == Background {
 				if in.Traces != 20*8 {
@@ -68,14 +68,20 @@ func TestTheFileOfEveryModeIsReadByTheAnalyzer(t *testing.T) {
 				return
 			}
 			if in.Traces != 20 || in.Analysed != in.Spans || len(in.Notes) != 0 {
-				t.Errorf("%d traces, %d spans analysed, notes %v; want 20 and all 300", in.Traces, in.Analysed, in.Notes)
+				t.Errorf("%d traces, %d spans analysed, notes %v; want 20 and all 320", in.Traces, in.Analysed, in.Notes)
 			}
 			if len(report.Endpoints) != 1 {
 				t.Fatalf("%d endpoints, want 1", len(report.Endpoints))
 			}
 			e := report.Endpoints[0]
-			if e.Service != "gateway" || e.Operation != "POST /order" || len(e.Hops) != len(Orders) {
+			// Besides the calls, the work that is detached is a hop.
+			if e.Service != "gateway" || e.Operation != "POST /order" || len(e.Hops) != len(Orders)+1 {
 				t.Errorf("endpoint %s %s with %d hops", e.Service, e.Operation, len(e.Hops))
+			}
+			for _, h := range e.Hops {
+				if detached := h.Callee == "audit" || h.Operation == "leave to audit"; detached != (h.Kind == analyzer.HopAsync) {
+					t.Errorf("hop %s %s: %s", h.Callee, h.Operation, h.Kind)
+				}
 			}
 			if budget := time.Duration(e.Budget); e.BudgetSource != "observed" || budget > 8*time.Second || budget < 7500*time.Millisecond {
 				t.Errorf("budget %v (%s), want the 8 s that the spans carry", budget, e.BudgetSource)
@@ -256,8 +262,8 @@ func TestSpansGoToAnEndpoint(t *testing.T) {
 	for _, endpoint := range []string{overHTTP.URL, "grpc://" + listener.Addr().String()} {
 		spans = 0
 		code, _, errs := command(t, "-requests", "4", "-rate", "0", "-budget", "8s", "-endpoint", endpoint)
-		if code != 0 || spans != 4*15 {
-			t.Errorf("%s: exit code %d, %d spans, %s; want 60 spans", endpoint, code, spans, errs)
+		if code != 0 || spans != 4*16 {
+			t.Errorf("%s: exit code %d, %d spans, %s; want 64 spans", endpoint, code, spans, errs)
 		}
 	}
 }
@@ -389,8 +395,8 @@ func TestAnExportThatFailsIsAFailure(t *testing.T) {
 			if code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "orders: ") {
 				t.Errorf("exit code %d, %q; want 1 and one line", code, errs)
 			}
-			if name != "no directory" && !strings.Contains(errs, "export failed, 30 spans are lost") {
-				t.Errorf("%q; want the 30 spans that are lost", errs)
+			if name != "no directory" && !strings.Contains(errs, "export failed, 32 spans are lost") {
+				t.Errorf("%q; want the 32 spans that are lost", errs)
 			}
 		})
 	}

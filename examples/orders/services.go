@@ -481,6 +481,9 @@ func (s *Service) run(ctx context.Context, step Step, order Order) (degraded []s
 			detached, cancel := withoutCancel(ctx)
 			s.async.Go(func() {
 				defer cancel()
+				detached, span := s.provider.Tracer("orders").Start(detached, "leave to "+name)
+				defer span.End()
+				propagation.MarkDetached(detached)
 				_, _ = s.call(detached, callee, order) // nobody waits for the answer
 			})
 			continue

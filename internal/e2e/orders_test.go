@@ -63,6 +63,7 @@ var scenarios = []scenario{
 		args: "-fault lateretry=inventory -fault slow=inventory:3s",
 		rules: "budget-overrun budget-utilization call-after-deadline deadline-exceeded deadline-reset exhausted-at-start " +
 			"retry-overspend tightest-deadline work-after-deadline",
+		may: "fixed-timeout", // late tries have a timeout of their own
 	},
 	{args: "-fault stall=persist:700ms", rules: "queue-wait"},
 	{args: "-fault fail=payment"},

@@ -12,10 +12,13 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
-// maxDescriptions is the number of descriptions after which a Reader forgets
-// those it has met: a Collector runs for months, and some services put ids into
-// the names of their spans.
-const maxDescriptions = 1 << 14
+// A Reader forgets the descriptions that it has met when there are more of them, or
+// when their texts take more bytes: a Collector runs for months, and some services
+// put ids and whole statements into the names of their spans.
+const (
+	maxDescriptions = 1 << 14
+	maxBytes        = 1 << 23
+)
 
 // Reader turns spans into those of the analysis. It keeps its buffers between
 // batches, and the texts that it has met, up to a bound. The zero value is ready.
@@ -41,8 +44,9 @@ type attribute struct {
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
-// equal content are one as long as Reset is not called.
-func (r *Reader) Reset() {
+// equal content are one as long as Reset is not called. It tells whether the reader
+// forgot the texts that it had met: then others should not keep them either.
+func (r *Reader) Reset() (forgot bool) {
 	if r.Remaining == nil {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
@@ -51,14 +55,16 @@ func (r *Reader) Reset() {
 		r.filter = trace.NewFilter(r.Remaining)
 	}
 	clear(r.seen)
-	if r.interner == nil || r.interner.Len() > maxDescriptions {
+	forgot = r.interner == nil || r.interner.Len() > maxDescriptions || r.interner.Bytes() > maxBytes
+	if forgot {
 		r.interner = new(trace.Interner)
 		r.cache = r.interner.NewCache()
 	}
 	r.stamps = r.stamps[:0]
+	return forgot
 }
 
-// Read calls visit for every span that has a trace id and a span id. What visit
+// Read calls visit for every span that has a trace id, a span id and [Times]. What visit
 // gets is valid until it returns, but for Desc and Stamp, which are valid until Reset.
 func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 	if r.interner == nil {
@@ -71,7 +77,7 @@ func (r *Reader) Read(traces ptrace.Traces, visit func(*trace.Span)) {
 			r.scope.Reset()
 			r.setAll(&r.scope, scope.Scope().Attributes())
 			for _, s := range scope.Spans().All() {
-				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() {
+				if s.TraceID().IsEmpty() || s.SpanID().IsEmpty() || !Times(s) {
 					continue
 				}
 				r.Span(span, s, res)
@@ -89,6 +95,17 @@ func (r *Reader) Resource(resource pcommon.Resource) trace.Resource {
 	r.res.Reset()
 	r.setAll(&r.res, resource.Attributes())
 	return r.res.Resource(r.cache)
+}
+
+// Times tells whether the times of a span are within the bounds of those that are
+// taken. Files that hold other spans are read without them.
+func Times(s ptrace.Span) bool {
+	start, end := s.StartTimestamp(), s.EndTimestamp()
+	if start >= trace.TimeBound || end >= trace.TimeBound {
+		return false
+	}
+	d := int64(end) - int64(start)
+	return start == 0 || end == 0 || -trace.DurationBound < d && d < trace.DurationBound
 }
 
 // Telling tells, quicker than a span is read, whether it may say what was left
@@ -147,7 +164,7 @@ func success(status pcommon.Value) bool {
 
 // Span makes out of a span what the analysis has for it, but for the mark of a tail
 // sampler, which stands on the scope. Desc and Stamp are valid until Reset, which
-// must have been called once.
+// must have been called once; the span must have [Times].
 func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 	*out = trace.Span{
 		TraceID:  trace.TraceID(s.TraceID()),

@@ -1,6 +1,9 @@
 package latencybudgetprocessor
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // hop is how a call is named on its spans. An empty part is not known.
 type hop struct{ caller, callee, operation string }
@@ -36,8 +39,19 @@ func newHopNames(most int) *hopNames {
 	return &hopNames{max: most, known: make(map[hop]struct{})}
 }
 
-// admit returns h, or the hop that stands for all others.
+// maxName is the length from which the names of a hop make no label. They are kept
+// as long as the Collector runs.
+const maxName = 1024
+
+// admit returns h, or the hop that stands for all others. Bytes that are no UTF-8
+// become U+FFFD: one such label makes whole scrapes fail.
 func (n *hopNames) admit(h hop) hop {
+	if len(h.caller)+len(h.callee)+len(h.operation) > maxName {
+		return other(h)
+	}
+	for _, name := range [...]*string{&h.caller, &h.callee, &h.operation} {
+		*name = strings.ToValidUTF8(*name, "\uFFFD")
+	}
 	n.mu.RLock()
 	_, known := n.known[h]
 	full := len(n.known) >= n.max

@@ -22,7 +22,7 @@ type judge struct {
 
 	// The batch.
 	reader    otlp.Reader
-	from      []ptrace.Span // those that have ids
+	from      []ptrace.Span // those that have ids and times
 	of        []origin      // by span
 	resources []resource
 	traces    []group
@@ -106,7 +106,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	clear(j.number)
 	j.choose(traces)
 	j.group()
-	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount() - len(j.from))
+	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount()-len(j.from)) - j.counts.unjudged[reasonNoDuration]
 	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
 		j.read(j.order)
@@ -126,7 +126,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 			// Spans that are written soon after they are read are still in the
 			// caches of the processor.
 			j.members = j.members[:0]
-			j.reader.Reset()
+			j.forget()
 			j.read(j.order[g.first : g.first+g.count])
 			members = j.members
 		}
@@ -137,13 +137,20 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 		}
 	}
 	// Nothing of the batch but a few texts is kept alive until the next one comes.
-	j.reader.Reset()
+	j.forget()
 	clear(j.from)
 	clear(j.resources)
 	return j.counts
 }
 
-// choose lists the spans that have ids, numbers their traces, and finds those in
+// forget gives up the spans that were read, and all names where there are too many.
+func (j *judge) forget() {
+	if j.reader.Reset() || j.paths.Len() > maxPaths {
+		j.paths, j.hops = new(trace.Paths), nil
+	}
+}
+
+// choose lists the spans that have ids and times, numbers their traces, and finds those in
 // which a span may tell what there is to judge. In many systems most batches have no
 // such trace, so this is what the processor costs them.
 func (j *judge) choose(traces ptrace.Traces) {
@@ -155,6 +162,10 @@ func (j *judge) choose(traces ptrace.Traces) {
 			for _, s := range scope.Spans().All() {
 				id := trace.TraceID(s.TraceID())
 				if id.IsZero() || s.SpanID().IsEmpty() {
+					continue
+				}
+				if !otlp.Times(s) {
+					j.counts.unjudged[reasonNoDuration]++
 					continue
 				}
 				if number < 0 || id != last {
@@ -247,14 +258,14 @@ func (j *judge) worthJudging(members []trace.Span) bool {
 }
 
 func (j *judge) judgeTrace(members []trace.Span) {
-	if j.paths.Len() > maxPaths {
-		j.paths, j.hops = new(trace.Paths), j.hops[:0]
-	}
 	t := &j.trace
 	t.Set(members)
 	dropped, twice := len(members)-len(t.Spans), t.LeftOut[trace.NoteDuplicate]+t.LeftOut[trace.NoteConflict]
 	j.counts.unjudged[reasonDuplicate] += int64(twice)
 	j.counts.unjudged[reasonNoDuration] += int64(dropped - twice)
+	if dropped > 0 {
+		j.passDropped(members)
+	}
 	j.flags = zeroed(j.flags, len(t.Spans))
 	j.after = zeroed(j.after, len(t.Spans))
 	j.own = zeroed(j.own, len(t.Spans))
@@ -264,6 +275,20 @@ func (j *judge) judgeTrace(members []trace.Span) {
 				j.counts.parentless++
 			}
 			j.judgeBelow(int32(i), p == trace.LostParent)
+		}
+	}
+}
+
+// passDropped leaves the spans as they came that are not in the trace. Of two that are
+// the same, a Collector before this one may have judged the other.
+func (j *judge) passDropped(members []trace.Span) {
+	kept := make(map[int32]bool, len(j.trace.Spans))
+	for i := range j.trace.Spans {
+		kept[j.trace.Spans[i].Ref] = true
+	}
+	for i := range members {
+		if ref := members[i].Ref; !kept[ref] {
+			takeBackVerdict(j.from[ref].Attributes())
 		}
 	}
 }

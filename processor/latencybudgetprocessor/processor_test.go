@@ -2,6 +2,7 @@ package latencybudgetprocessor
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -224,6 +226,55 @@ func TestPartialIsTakenBackWhereTheWholeTraceIsSeen(t *testing.T) {
 	if v, set := out.Attributes().Get(attr.Partial); set {
 		t.Errorf("%s is %v", attr.Partial, v.AsRaw())
 	}
+}
+
+// A second tier that sees more than the first, or sees a span twice, leaves one finding
+// for each thing that is wrong, and none where nobody waits.
+func TestFindingsAreTakenBackWhereTheWholeTraceIsSeen(t *testing.T) {
+	part := func(s span) ptrace.Traces {
+		s.under = gone
+		return run(t, defaults(), build(t, []span{s}))
+	}
+	parts := func(story []span) ptrace.Traces {
+		whole := ptrace.NewTraces()
+		for i := range story {
+			one := part(story[i])
+			s := eachSpan(one)[0]
+			var id pcommon.SpanID
+			binary.BigEndian.PutUint64(id[:], uint64(i+1))
+			s.SetSpanID(id)
+			s.SetParentSpanID(pcommon.SpanID{})
+			for k := range story {
+				if story[k].name == story[i].under {
+					binary.BigEndian.PutUint64(id[:], uint64(k+1))
+					s.SetParentSpanID(id)
+				}
+			}
+			one.ResourceSpans().MoveAndAppendTo(whole.ResourceSpans())
+		}
+		return whole
+	}
+	t.Run("detached", func(t *testing.T) {
+		both := parts([]span{
+			{name: ">edge", start: 0, end: 10, attrs: budget(100)},
+			{name: "edge>mail", under: ">edge", start: 5, end: 9, attrs: map[string]any{attr.Detached: true}},
+			{name: ">mail", under: "edge>mail", start: 6, end: 500, attrs: budget(94)},
+		})
+		if got := foundOn(both); len(got) != 3 { // utilization, overrun, work after
+			t.Fatalf("alone: %q", got)
+		}
+		if got := foundOn(run(t, defaults(), both)); len(got) != 0 {
+			t.Errorf("whole: %q", got)
+		}
+	})
+	t.Run("twice", func(t *testing.T) {
+		batch := part(span{name: ">edge", start: 0, end: 10, attrs: budget(0)})
+		once := foundOn(batch)
+		batch.ResourceSpans().At(0).CopyTo(batch.ResourceSpans().AppendEmpty())
+		if diff := cmp.Diff(once, foundOn(run(t, defaults(), batch))); diff != "" {
+			t.Errorf("-once +twice:\n%s", diff)
+		}
+	})
 }
 
 func TestConcurrentConsumeAndShutdown(t *testing.T) {

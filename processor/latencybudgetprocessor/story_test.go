@@ -142,7 +142,7 @@ func show(traces ptrace.Traces) string {
 		lines = append(lines, line{s.TraceID(), s.StartTimestamp(), s.SpanID(), s.Name() + "\n\t" + strings.Join(set, "\n\t")})
 	}
 	slices.SortFunc(lines, func(a, b line) int {
-		return slices.Compare([]byte(fmt.Sprint(a.trace, a.start, a.id)), []byte(fmt.Sprint(b.trace, b.start, b.id)))
+		return strings.Compare(fmt.Sprint(a.trace, a.start, a.id, a.text), fmt.Sprint(b.trace, b.start, b.id, b.text))
 	})
 	var out strings.Builder
 	for _, l := range lines {

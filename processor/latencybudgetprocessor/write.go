@@ -19,7 +19,7 @@ func (j *judge) write(at visit, half, partial bool) {
 	s := &j.trace.Spans[at.span]
 	flags := j.flags[at.span]
 	if s.Is(trace.FlagUnmeasured) {
-		j.counts.unjudged[reasonNoDuration]++
+		j.pass(s, reasonNoDuration)
 		return
 	}
 	judged := j.request.Judged(at.call)
@@ -28,7 +28,7 @@ func (j *judge) write(at visit, half, partial bool) {
 		if j.request.Stream(at.call) {
 			why = reasonStream
 		}
-		j.counts.unjudged[why]++
+		j.pass(s, why)
 		return
 	}
 	spent, known := j.request.Spent(at.call, at.span)
@@ -36,7 +36,7 @@ func (j *judge) write(at visit, half, partial bool) {
 		known = false // the plan speaks of the call; and of a stream only the opening counts
 	}
 	if !known && flags == 0 {
-		j.counts.unjudged[reasonNoBudget]++
+		j.pass(s, reasonNoBudget)
 		return
 	}
 	v := verdict{partial: partial, flags: flags, after: j.after[at.span]}
@@ -50,11 +50,30 @@ func (j *judge) write(at visit, half, partial bool) {
 		if _, v.planned = j.request.Planned(at.call); v.planned {
 			v.revision = j.request.Plan.Revision()
 		}
-		if number, of := j.request.Attempt(at.call); of > int64(j.tree.Calls[at.call].Attempts) {
-			v.attempt = number // other calls were attempts of the same, not only parts of this one
+		if number, retried := j.request.Attempt(at.call); retried {
+			v.attempt = number
 		}
 	}
 	j.set(j.from[s.Ref], s, &v)
+}
+
+// pass leaves a span as it came.
+func (j *judge) pass(s *trace.Span, why reason) {
+	j.counts.unjudged[why]++
+	takeBackVerdict(j.from[s.Ref].Attributes())
+}
+
+// takeBackVerdict removes what only a span that is judged has. A Collector that had seen less of the
+// trace may have judged this one.
+func takeBackVerdict(attrs pcommon.Map) {
+	takeBack(attrs, attr.Findings)
+	takeBack(attrs, attr.Partial)
+}
+
+// takeBack removes an attribute. Spans from elsewhere may have a name twice.
+func takeBack(attrs pcommon.Map, key string) {
+	for attrs.Remove(key) {
+	}
 }
 
 // verdict is what there is to say of a span.
@@ -82,12 +101,17 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	if derived {
 		if start, set := attrs.GetOrPutEmpty(attr.RemainingStart); !set {
 			start.SetDouble(seconds(v.spent.Left + s.Duration))
-		}
-		if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
-			source.SetStr(attr.SourceDerived)
+			if s.Stamp.Derived { // a source without the figure that it is about says nothing
+				takeBack(attrs, attr.Source)
+			}
+			if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
+				source.SetStr(attr.SourceDerived)
+			}
 		}
 		if limited {
-			attrs.PutDouble(attr.Limit, seconds(s.Stamp.Limit))
+			if limit, set := attrs.GetOrPutEmpty(attr.Limit); !set {
+				limit.SetDouble(seconds(s.Stamp.Limit))
+			}
 		}
 	}
 	if v.spent.LeftKnown {
@@ -115,12 +139,12 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	if v.partial {
 		attrs.PutBool(attr.Partial, true)
 	} else {
-		attrs.Remove(attr.Partial) // of a Collector that had seen less
+		takeBack(attrs, attr.Partial)
 	}
 	if v.flags != 0 {
 		j.setFlags(span, v.flags, v.after)
 	} else {
-		attrs.Remove(attr.Findings) // likewise
+		takeBack(attrs, attr.Findings)
 	}
 	switch {
 	case derived:
