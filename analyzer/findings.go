@@ -7,13 +7,8 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
-	"github.com/latencybudget/latencybudget/analyzer/quantile"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
-
-// fewestForFloor is how many good calls a hop must have so that their P50 is
-// taken for its floor.
-const fewestForFloor = 5
 
 // findings writes what the rules found in the requests of the endpoint. floors
 // are those that the user set, by hop.
@@ -29,22 +24,14 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 	}
 	placed := new(finding.Tally)
 	placed.MergeAs(tally, func(hop int32) int32 { return int32(a.place(key, hop)) })
-	floor := func(hop int32) finding.Floor {
+	floor := func(hop int32) int64 {
 		if f, set := floors[int(hop)]; set {
-			return finding.Floor{Time: f, Set: true}
+			return f
 		}
-		if h := e.hops[int(hop)]; h != nil && h.Floor > 0 {
-			return finding.Floor{Time: int64(h.Floor), Set: true}
+		if h := e.hops[int(hop)]; h != nil {
+			return int64(h.Floor)
 		}
-		d := e.p.Hops[hop].Attempt // an operation may be several calls: each needs its own time only
-		if d.N() < fewestForFloor {
-			return finding.Floor{}
-		}
-		p50 := d.Estimate(quantile.P50, quantile.EstimateOptions{})
-		if p50.Censored { // so many ran out of time that they say what they were given, not what they need
-			return finding.Floor{}
-		}
-		return finding.Floor{Time: p50.Value}
+		return 0
 	}
 	for _, c := range placed.List(floor) {
 		e.Findings = append(e.Findings, Finding{

@@ -75,7 +75,8 @@ type Rule struct {
 	// are looked at: it reports every call that the rule has an opinion on, and
 	// settle tells in the end which of them are findings and what the amount is.
 	sample func(r *Request, report func(Finding))
-	settle func(seen []sample, floor Floor) settled
+	// floor is what people set for the hop, in ns; 0 where they set none.
+	settle func(seen []sample, floor int64) settled
 }
 
 // Finding is one call that a rule has something to say about.
@@ -87,6 +88,8 @@ type Finding struct {
 
 	// quiet: the call is part of the evidence, but no finding by itself.
 	quiet bool
+	// took is how long a call took that was good, in ns, where the rule wants it.
+	took int64
 }
 
 // Rules returns all rules: the more severe ones first, then by name.

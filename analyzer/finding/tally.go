@@ -46,32 +46,26 @@ func (c *Count) Text() string {
 	return text
 }
 
-// Floor is the least time with which the calls of a hop are worth sending.
-type Floor struct {
-	Time int64 // ns; 0: not known
-	Set  bool  // by people; otherwise it is what the calls of the hop usually take
-}
-
 // Tally counts findings. It does not depend on the order of requests, and
 // tallies of parts merge into the tally of the whole. The zero value is ready.
 type Tally struct {
 	counts map[Place]*tallied
-	number int // of the request that is checked
+	number int32 // of the request that is checked
 }
 
 type tallied struct {
 	Count
-	last int      // number of the last request that was counted
+	last int32    // number of the last request that was counted
 	seen []sample // the evidence of rules that settle in the end
 }
 
 // sample is one call that a rule looked at.
 type sample struct {
-	amount  int64
-	request int // number
-	trace   trace.TraceID
-	span    trace.SpanID
-	quiet   bool
+	amount, took int64
+	trace        trace.TraceID
+	span         trace.SpanID
+	request      int32 // number
+	quiet        bool
 }
 
 // settled is what the evidence of a place shows.
@@ -95,7 +89,7 @@ func (t *Tally) Add(r *Request, hop func(call int32) int32) {
 		}
 		look(r, func(f Finding) {
 			c := t.at(Place{rule, hop(f.Call), f.By})
-			s := sample{f.Amount, t.number, r.tree.Trace.ID, spans[f.Span].ID, f.quiet}
+			s := sample{f.Amount, f.took, r.tree.Trace.ID, spans[f.Span].ID, t.number, f.quiet}
 			if rule.settle != nil {
 				c.seen = append(c.seen, s)
 			} else {
@@ -153,8 +147,9 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 }
 
 // List returns the counts, worst first: by severity, requests and findings, then
-// by name, hop and who did it. floor tells the floor of a hop; nil: none is known.
-func (t *Tally) List(floor func(hop int32) Floor) []Count {
+// by name, hop and who did it. floor tells the floor in ns that people set for a
+// hop, 0 where they set none; nil: for no hop.
+func (t *Tally) List(floor func(hop int32) int64) []Count {
 	out := make([]Count, 0, len(t.counts))
 	for _, c := range t.counts {
 		if c.Rule.settle != nil {
@@ -173,8 +168,8 @@ func (t *Tally) List(floor func(hop int32) Floor) []Count {
 }
 
 // settle counts what the evidence of a place shows.
-func (c *tallied) settle(floor func(hop int32) Floor) *tallied {
-	least := Floor{}
+func (c *tallied) settle(floor func(hop int32) int64) *tallied {
+	least := int64(0)
 	if floor != nil {
 		least = floor(c.Hop)
 	}

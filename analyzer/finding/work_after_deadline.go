@@ -23,7 +23,7 @@ var workAfterDeadline = Rule{
 		})
 	},
 	sample: (*Request).toStop,
-	settle: func(seen []sample, _ Floor) (out settled) {
+	settle: func(seen []sample, _ int64) (out settled) {
 		for _, s := range seen {
 			if !s.quiet {
 				out.found = append(out.found, s)

@@ -129,13 +129,13 @@ var headers = [...]struct {
 
 // headerKey finds a captured header by its name, which may have underscores in
 // the place of hyphens: older conventions and some languages write them so.
-func headerKey[T ~string | ~[]byte](name T) (AttrKey, bool) {
+func headerKey[T ~string | ~[]byte](name T) AttrKey {
 	for i := range headers {
 		if h := &headers[i]; len(name) == len(h.name) && sameHeader(name, h.name) {
-			return h.key, true
+			return h.key
 		}
 	}
-	return 0, false
+	return 0
 }
 
 func sameHeader[T ~string | ~[]byte](name T, header string) bool {
@@ -228,13 +228,13 @@ func (a *Attributes) remaining() []RemainingAttribute {
 }
 
 // ownKey finds an attribute among those that say what remains.
-func ownKey[T ~string | ~[]byte](a *Attributes, name T) (AttrKey, bool) {
+func ownKey[T ~string | ~[]byte](a *Attributes, name T) AttrKey {
 	for i, r := range a.remaining() {
 		if len(r.Name) == len(name) && r.Name == string(name) && i < MaxRemainingAttributes {
-			return attrOwnRemaining + AttrKey(i), true
+			return attrOwnRemaining + AttrKey(i)
 		}
 	}
-	return 0, false
+	return 0
 }
 
 // onlyElement returns the text in a JSON list of one text. It may overwrite

@@ -3,7 +3,9 @@ package trace
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"math"
+	"math/bits"
 	"strconv"
 	"sync"
 	"time"
@@ -19,12 +21,15 @@ import (
 // allocates only while its buffer grows.
 type Attributes struct {
 	// Remaining are the attributes in which services write what is left; nil
-	// means [DefaultRemainingAttributes]. Reset keeps it.
+	// means [DefaultRemainingAttributes]. Reset keeps it; it must not change after
+	// the first attribute was seen.
 	Remaining []RemainingAttribute
 
+	names *nameCache
 	buf   []byte
 	texts []string // by key: those that were set as strings and not looked at yet
 	refs  [numTexts]textRef
+	has   uint32 // the texts that are there, a bit for each key
 	kind  Kind
 	flags Flags
 
@@ -98,6 +103,41 @@ const (
 
 	attrOwnRemaining // and as many more as there can be such attributes
 )
+
+// TellsBudget tells whether the attribute may say what was left of a budget.
+func (k AttrKey) TellsBudget() bool {
+	return k >= attrLimit && k != attrDetached && k != attrIdempotencyKey
+}
+
+// TellsEnd tells whether the attribute may say how the span ended.
+func (k AttrKey) TellsEnd() bool {
+	switch k {
+	case AttrError, attrErrorType, attrGRPCStatus, attrHTTPStatus, attrStatusCode, AttrStatusMessage:
+		return true
+	}
+	return false
+}
+
+// TellingInitials returns the first bytes of the names of all attributes for which
+// TellsBudget or TellsEnd says yes, where remaining are those of the services' own.
+func TellingInitials(remaining []RemainingAttribute) (initials [256]bool) {
+	for _, w := range wantedNames {
+		initials[w.name[0]] = initials[w.name[0]] || w.key.TellsBudget() || w.key.TellsEnd()
+	}
+	for _, p := range headerPrefixes {
+		initials[p[0]] = true
+	}
+	for _, r := range remaining {
+		if r.Name != "" {
+			initials[r.Name[0]] = true
+		}
+	}
+	return initials
+}
+
+// describing are the texts that make a [Desc], but for those of the resource.
+const describing uint32 = 1<<AttrPeerService | 1<<AttrSpanName | (1<<numTexts-1)&^(1<<attrRoute-1)&^
+	(1<<attrHostTag|1<<attrHostID|1<<attrHostIP)
 
 // wanted is an attribute that is known by its whole name.
 type wanted struct {
@@ -186,36 +226,36 @@ func (a *Attributes) See(name []byte) (key AttrKey, wanted bool) { return see(a,
 func (a *Attributes) SeeText(name string) (key AttrKey, wanted bool) { return see(a, name) }
 
 func see[T ~string | ~[]byte](a *Attributes, name T) (AttrKey, bool) {
+	key, flags := classify(a, name)
+	a.flags |= flags
+	return key, key != 0
+}
+
+// lookUp finds a name among those that matter. The key is 0 where its value is not
+// wanted; the flags are those that its presence gives the span.
+func lookUp[T ~string | ~[]byte](a *Attributes, name T) (key AttrKey, flags Flags) {
 	if len(name) == 0 {
-		return 0, false
+		return 0, 0
 	}
-	// Most attributes are nobody's: their first byte says so.
-	switch name[0] {
-	case 'd', 'n', 'p', 'r', 's':
-		if hasPrefix(name, outboundPrefixes) {
-			a.flags |= FlagOutbound
-		}
-	case 't', 'm':
-		if hasPrefix(name, samplerPrefixes) {
-			a.flags |= FlagTailSampled
-			return 0, false
-		}
+	if hasPrefix(name, samplerPrefixes) {
+		return 0, FlagTailSampled
+	}
+	if hasPrefix(name, outboundPrefixes) {
+		flags = FlagOutbound
 	}
 	if len(name) < len(wantedByLength) {
 		for i := range wantedByLength[len(name)] {
 			if w := &wantedByLength[len(name)][i]; string(name) == w.name {
-				return w.key, true
+				return w.key, flags
 			}
 		}
 	}
-	if name[0] == 'h' || name[0] == 'r' {
-		for _, prefix := range headerPrefixes {
-			if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
-				return headerKey(name[len(prefix):])
-			}
+	for _, prefix := range headerPrefixes {
+		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {
+			return headerKey(name[len(prefix):]), flags
 		}
 	}
-	return ownKey(a, name)
+	return ownKey(a, name), flags
 }
 
 func hasPrefix[T ~string | ~[]byte](name T, prefixes []string) bool {
@@ -227,43 +267,6 @@ func hasPrefix[T ~string | ~[]byte](name T, prefixes []string) bool {
 	return false
 }
 
-// Filter tells at a glance which names [Attributes.See] may have something to do
-// with. It serves readers that have whole names before them: most of them are
-// not worth a closer look.
-type Filter struct {
-	// lengths has, for each first byte, a bit for each length that names have; the
-	// last one stands for all that are longer.
-	lengths [256]uint64
-}
-
-// NewFilter returns the filter for Attributes that look for these attributes; nil
-// means [DefaultRemainingAttributes], as it does there.
-func NewFilter(remaining []RemainingAttribute) *Filter {
-	f := new(Filter)
-	for _, w := range wantedNames {
-		f.lengths[w.name[0]] |= lengthBit(len(w.name))
-	}
-	for _, prefixes := range [...][]string{outboundPrefixes, samplerPrefixes, headerPrefixes} {
-		for _, p := range prefixes {
-			f.lengths[p[0]] |= -lengthBit(len(p)) // and all that are longer
-		}
-	}
-	for _, r := range (&Attributes{Remaining: remaining}).remaining() {
-		if r.Name != "" {
-			f.lengths[r.Name[0]] |= lengthBit(len(r.Name))
-		}
-	}
-	return f
-}
-
-// May tells whether See has to be asked about a name. It is never wrong where it
-// says no.
-func (f *Filter) May(name string) bool {
-	return len(name) > 0 && f.lengths[name[0]]&lengthBit(len(name)) != 0
-}
-
-func lengthBit(n int) uint64 { return 1 << min(n, 63) }
-
 // TailSampled tells whether a mark of a tail sampler was seen. The Collector's
 // tail_sampling processor leaves its marks on the scope of the spans, so readers
 // also see the attributes of scopes and give the flag to the spans.
@@ -271,7 +274,7 @@ func (a *Attributes) TailSampled() bool { return a.flags&FlagTailSampled != 0 }
 
 // Reset forgets the attributes but keeps the buffers.
 func (a *Attributes) Reset() {
-	*a = Attributes{Remaining: a.Remaining, buf: a.buf[:0], texts: a.texts, op: a.op[:0], spare: a.spare[:0]}
+	*a = Attributes{Remaining: a.Remaining, names: a.names, buf: a.buf[:0], texts: a.texts, op: a.op[:0], spare: a.spare[:0]}
 }
 
 // SetString gives key a text. Numbers written as text are understood where the
@@ -348,6 +351,7 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 			}
 			return a.SetFloat(key, f)
 		}
+		a.has |= 1 << key
 		a.refs[key] = textRef{uint32(len(a.buf)), uint32(len(v)) + 1}
 		a.buf = append(a.buf, v...)
 	}
@@ -364,6 +368,7 @@ func (a *Attributes) SetText(key AttrKey, v string) NoteKind {
 			if a.texts == nil {
 				a.texts = make([]string, numTexts)
 			}
+			a.has |= 1 << key
 			a.texts[key], a.refs[key] = v, textRef{inTexts, uint32(len(v)) + 1}
 			return ""
 		}
@@ -613,8 +618,35 @@ func (a *Attributes) Outcome() Outcome {
 // form in all spellings of span names: no leading slash and no "Sent.", "Recv."
 // or "Attempt." before it.
 func (a *Attributes) Desc(kind Kind, r Resource, c *Cache) *Desc {
-	a.operation(kind)
-	return describe(c, r.Service, a.op, a.peer(kind), r.Host)
+	// The spans of a source say the same few things over and over.
+	said := c.said[:0]
+	said = append(said, byte(kind), byte(len(r.Service)), byte(len(r.Host)))
+	said = append(append(said, r.Service...), r.Host...)
+	for has := a.has & describing; has != 0; has &= has - 1 {
+		key := bits.TrailingZeros32(has)
+		n := a.refs[key].n - 1
+		said = append(said, byte(key), byte(n))
+		if a.refs[key].off == inTexts {
+			said = append(said, a.texts[key]...)
+		} else {
+			said = append(said, a.buf[a.refs[key].off:][:n]...)
+		}
+	}
+	c.said = said
+	if len(said) > maxSaid {
+		a.operation(kind)
+		return describe(c, r.Service, a.op, a.peer(kind), r.Host)
+	}
+	if c.memo == nil {
+		c.memo, c.seed = make([]saying, 1<<10), maphash.MakeSeed()
+	}
+	m := &c.memo[maphash.Bytes(c.seed, said)%uint64(len(c.memo))]
+	if m.desc == nil || !bytes.Equal(m.said, said) {
+		a.operation(kind)
+		m.desc = describe(c, r.Service, a.op, a.peer(kind), r.Host)
+		m.said = append(m.said[:0], said...)
+	}
+	return m.desc
 }
 
 // operation composes the operation in a.op.
@@ -1041,7 +1073,21 @@ type Cache struct {
 	texts map[string]string
 	descs map[string]*Desc
 	key   []byte
+
+	said []byte // scratch of Desc
+	memo []saying
+	seed maphash.Seed
 }
+
+// saying is what a span said of itself, and how it was described.
+type saying struct {
+	said []byte
+	desc *Desc
+}
+
+// maxSaid bounds what is kept of a saying. It is also below what lengths of one byte
+// can tell apart.
+const maxSaid = 250
 
 // maxCached bounds a cache, which is a copy that speeds up the usual case of
 // few descriptions; the interner itself keeps what spans refer to anyway.

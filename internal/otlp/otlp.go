@@ -3,9 +3,6 @@
 package otlp
 
 import (
-	"slices"
-	"strings"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -31,15 +28,9 @@ type Reader struct {
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
-	filter            *trace.Filter
-	seen              []attribute // scratch of setAll
+	tellers           [256]bool // first bytes of the names that Telling asks about
 	stamps            []trace.Stamp
 	current           trace.Span // what visit gets
-}
-
-type attribute struct {
-	name  string
-	value pcommon.Value
 }
 
 // Reset gives up the spans that were read, for the next batch. Descriptions of
@@ -49,11 +40,9 @@ func (r *Reader) Reset() (forgot bool) {
 	if r.Remaining == nil {
 		r.Remaining = trace.DefaultRemainingAttributes()
 	}
-	r.attrs.Remaining = r.Remaining
-	if r.filter == nil {
-		r.filter = trace.NewFilter(r.Remaining)
+	if r.cache == nil {
+		r.attrs.Remaining, r.tellers = r.Remaining, trace.TellingInitials(r.Remaining)
 	}
-	clear(r.seen)
 	forgot = r.interner == nil || r.interner.Len() > maxDescriptions || r.interner.Bytes() > maxBytes
 	if forgot {
 		r.interner = new(trace.Interner)
@@ -113,37 +102,15 @@ func Times(s ptrace.Span) bool {
 func (r *Reader) Telling(s ptrace.Span) bool {
 	failed := s.Status().Code() == ptrace.StatusCodeError || s.Status().Message() != ""
 	for name, value := range s.Attributes().All() {
-		if name == "" {
+		if name == "" || !r.tellers[name[0]] {
 			continue
 		}
-		switch name[0] {
-		case 'l':
-			if strings.HasPrefix(name, "latency_budget.") {
-				return true
-			}
-		case 'e':
-			failed = failed || name == "error" || name == "error.type"
-		case 'h':
-			if strings.HasPrefix(name, "http.request.header.") {
-				return true
-			}
-			failed = failed || strings.HasSuffix(name, "status_code") && !success(value)
-		case 'r':
-			if strings.HasPrefix(name, "rpc.") {
-				if strings.Contains(name, ".request.metadata.") {
-					return true
-				}
-				failed = failed || strings.HasSuffix(name, "_code") && !success(value)
-			}
-		case 'g':
-			failed = failed || name == "grpc.status_code" && !success(value)
-		case 'o':
-			failed = failed || strings.HasPrefix(name, "otel.status_")
-		}
-		for i := range r.Remaining {
-			if r.Remaining[i].Name == name {
-				return true
-			}
+		switch key, wanted := r.attrs.SeeText(name); {
+		case !wanted:
+		case key.TellsBudget():
+			return true
+		case key.TellsEnd():
+			failed = failed || !success(value)
 		}
 	}
 	if !failed {
@@ -224,19 +191,8 @@ func follow(s *trace.Span, links ptrace.SpanLinkSlice) {
 }
 
 func (r *Reader) setAll(attrs *trace.Attributes, from pcommon.Map) {
-	// Names lie all over the memory. That they are fetched side by side, without
-	// waiting for what one of them turns out to be, is half of the speed.
-	r.seen = slices.Grow(r.seen[:0], from.Len())[:from.Len()]
-	n := 0
 	for name, value := range from.All() {
-		r.seen[n] = attribute{name, value}
-		if r.filter.May(name) {
-			n++
-		}
-	}
-	for i := range r.seen[:n] {
-		value := r.seen[i].value
-		key, wanted := attrs.SeeText(r.seen[i].name)
+		key, wanted := attrs.SeeText(name)
 		if !wanted {
 			continue
 		}
