@@ -36,7 +36,7 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
 			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
-			Example: c.Example, Text: c.Text(), P99: Opt[int64]{c.P99, c.P99 > 0},
+			Example: c.Example, Text: c.Text(), P99Calls: c.Of, P99: Opt[int64]{c.P99, c.Of >= finding.FewestForP99},
 		})
 	}
 }

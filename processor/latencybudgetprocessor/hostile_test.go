@@ -2,17 +2,22 @@ package latencybudgetprocessor
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
@@ -539,5 +544,92 @@ func TestLongNamesAreNotKept(t *testing.T) {
 	}
 	if grew := heap() - before; grew > spans*length/4 {
 		t.Errorf("%d bytes of %d are kept", grew, spans*length)
+	}
+}
+
+// However the spans of healthy requests are spread over batches: clocks that differ, libraries that
+// send 3 % more, and callers that are somewhere else make no reset and no dropped deadline.
+func TestHealthyRequestsInPartsHaveNoResets(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, left := range []int64{100e9, 100e6, 30e6} {
+		whole := drawnBatch(t, 40, left)
+		skew := make(map[string]int64)
+		for _, r := range whole.ResourceSpans().All() {
+			service, _ := r.Resource().Attributes().Get("service.name")
+			if _, known := skew[service.Str()]; !known {
+				skew[service.Str()] = rng.Int64N(100e6) - 50e6
+			}
+			for _, scope := range r.ScopeSpans().All() {
+				for _, s := range scope.Spans().All() {
+					s.SetStartTimestamp(pcommon.Timestamp(int64(s.StartTimestamp()) + skew[service.Str()]))
+					s.SetEndTimestamp(pcommon.Timestamp(int64(s.EndTimestamp()) + skew[service.Str()]))
+					remaining, stamped := s.Attributes().Get(attr.RemainingStart)
+					if s.Kind() != ptrace.SpanKindServer || !stamped || rng.IntN(3) > 0 {
+						continue
+					}
+					deadline, _ := s.Attributes().Get(attr.DeadlineRemaining)
+					more := 1 + 0.03*rng.Float64()
+					deadline.SetDouble(deadline.Double() + (more-1)*math.Abs(deadline.Double()))
+					if rng.IntN(2) == 0 {
+						remaining.SetDouble(deadline.Double())
+					}
+				}
+			}
+		}
+		judged := 0
+		for parts := range 4 {
+			batches := make([]ptrace.Traces, 1+parts)
+			for i := range batches {
+				batches[i] = ptrace.NewTraces()
+			}
+			for _, r := range shuffled(rng, whole).ResourceSpans().All() {
+				r.MoveTo(batches[rng.IntN(len(batches))].ResourceSpans().AppendEmpty())
+			}
+			for _, in := range batches {
+				for _, s := range eachSpan(run(t, defaults(), in)) {
+					if _, set := s.Attributes().Get(attr.RemainingEnd); set {
+						judged++
+					}
+					found, set := s.Attributes().Get(attr.Findings)
+					if set && strings.Contains(found.AsString(), "deadline_") {
+						t.Errorf("%d ms left, in %d parts: %s at %s %v", left/1e6, 1+parts, found.AsString(), s.Name(), s.Attributes().AsRaw())
+					}
+				}
+			}
+		}
+		if judged < 1000 {
+			t.Errorf("%d spans are judged: the test shows little", judged)
+		}
+	}
+}
+
+// What a batch gets does not depend on those that are in work beside it, nor on those before it.
+func TestHostileBatchesDoNotTouchEachOther(t *testing.T) {
+	const batches, workers = 400, 4
+	var wg sync.WaitGroup
+	config := defaults()
+	config.BudgetsFile = filepath.Join("testdata", "plan.yaml")
+	ins, want := make([]ptrace.Traces, batches), make([]string, batches)
+	for i := range ins {
+		rng := rand.New(rand.NewPCG(uint64(i), 13))
+		ins[i] = hostileBatch(t, rng, 1+rng.IntN(3))
+		want[i] = show(run(t, config, clone(ins[i])))
+	}
+	var next atomic.Int64
+	p := start(t, config, consumertest.NewNop())
+	for range workers {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < batches; i = int(next.Add(1)) - 1 {
+				if err := p.ConsumeTraces(context.Background(), ins[i]); err != nil { // changes them where they stand
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i, in := range ins {
+		if diff := cmp.Diff(want[i], show(in)); diff != "" {
+			t.Fatalf("batch %d (-alone +beside others):\n%s", i, diff)
+		}
 	}
 }

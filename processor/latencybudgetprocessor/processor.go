@@ -47,10 +47,10 @@ func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcesso
 
 func (p *budgetProcessor) start(context.Context, component.Host) error { return p.plan.start() }
 
-func (p *budgetProcessor) shutdown(context.Context) error {
-	p.plan.close()
+func (p *budgetProcessor) shutdown(ctx context.Context) error {
+	err := p.plan.close(ctx)
 	p.telemetry.shutdown()
-	return nil
+	return err
 }
 
 // processTraces judges the spans of a batch where they stand. It never returns an
