@@ -60,7 +60,7 @@ type spender struct {
 func (r *Request) spenders() []spender {
 	calls := r.tree.Calls
 	order := r.order[:0]
-	r.waited(func(i int32, c *trace.Call) {
+	r.begun(func(i int32, c *trace.Call) {
 		if c.Parent >= 0 {
 			order = append(order, i)
 		}

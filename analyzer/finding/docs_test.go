@@ -32,8 +32,23 @@ stamped. The others work on any trace. With a plan, rules hold calls against wha
 No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
 ` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. The losers
 of hedges, and what was cancelled with them, count as neither failed nor given up. A deadline that is shorter than it had to be is
-no finding. A long stream
-looks like a slow call, since no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
+no finding.
+
+Of a stream of messages only its opening is judged, by [call-after-deadline](#call-after-deadline) and
+[exhausted-at-start](#exhausted-at-start): its duration is a lifetime, and it may end by a deadline or a cancellation as it likes.
+What is called in it is judged like anything else, unless the stream took longer than what was left when it was opened: then that
+says nothing of its messages. A caller that waits for a stream is judged by its own spans. A call is a stream where one of its
+spans has
+
+- HTTP status 101, the method ` + "`CONNECT`, or `ws` or `wss` as `url.scheme` or `http.scheme`" + `: a WebSocket or a tunnel,
+- a declared type of the method with "stream" in it, as ` + "`rpc.type` (Micrometer), `grpc.method.kind` or `grpc.method_type`" + `,
+- more than one message one way: ` + "`grpc.sent.message_count` or `grpc.received.message_count`" + `, or two events with the same
+  ` + "`message.type` or `rpc.message.type`" + `, or two ` + "`Inbound message` or `Outbound message`" + ` of gRPC's own plugins,
+- ` + "`graphql.operation.type` = `subscription`" + `,
+- a captured response header ` + "`content-type`" + ` of ` + "`text/event-stream` or `application/connect+…`" + `.
+
+Where instrumentation writes none of these, as most of gRPC does unless message events are switched on, a long stream looks like a
+slow call; so does one that only its messages would tell, before the second came. Name its operation by ` + "`--allow-detached`" + `, or ` + "`allow_detached`" + ` of the Collector's processor.
 `
 
 func page() []byte {

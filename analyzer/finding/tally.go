@@ -2,6 +2,7 @@ package finding
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -23,16 +24,24 @@ type Count struct {
 	Requests int    // requests with such a finding
 	Most     int64  // largest amount, in the rule's unit
 	Example  string // smallest "TRACEID/SPANID"
-	// P99 is that of the amounts, over all calls that the rule has an opinion on:
-	// those that it finds nothing wrong with too. It is 0 for rules without it.
+	// Of is how many calls the rule has an opinion on, those that it finds nothing
+	// wrong with too, and P99 that of their amounts. Both are 0 for rules without it,
+	// and P99 is where Of is less than [FewestForP99].
+	Of  int
 	P99 int64
 }
+
+// FewestForP99 is how many calls it takes to tell their P99 from the slowest.
+const FewestForP99 = 100
 
 // Text says for people what was found at the place.
 func (c *Count) Text() string {
 	text := c.Rule.Text(c.Most, c.By)
-	if c.P99 > 0 {
-		text += "; 99 % of those that should stop did so within " + milliseconds(c.P99)
+	switch {
+	case c.Of >= FewestForP99:
+		text += fmt.Sprintf("; 99 %% of the %d that should have stopped did so within %s", c.Of, milliseconds(c.P99))
+	case c.Of > 0:
+		text += fmt.Sprintf("; %d should have stopped, too few for a P99", c.Of)
 	}
 	return text
 }
@@ -61,8 +70,10 @@ type sample struct {
 
 // settled is what the evidence of a place shows.
 type settled struct {
-	found     []sample
-	most, p99 int64
+	found []sample
+	most  int64
+	of    int // as in Count
+	p99   int64
 }
 
 func (s *sample) name() string { return s.trace.String() + "/" + s.span.String() }
@@ -163,7 +174,7 @@ func (c *tallied) settle(floor func(hop int32) int64) *tallied {
 		least = floor(c.Hop)
 	}
 	s := c.Rule.settle(c.seen, least)
-	out := &tallied{Count: Count{Place: c.Place, Most: s.most, P99: s.p99}}
+	out := &tallied{Count: Count{Place: c.Place, Most: s.most, Of: s.of, P99: s.p99}}
 	slices.SortFunc(s.found, func(a, b sample) int { return cmp.Compare(a.request, b.request) })
 	for i := range s.found {
 		out.add(&s.found[i])

@@ -153,7 +153,7 @@ func sameHeader[T ~string | ~[]byte](name T, header string) bool {
 
 // TakesList tells whether the attribute may be a list of texts: its only element
 // is then its value, and a list of any other length is to be left out.
-func (k AttrKey) TakesList() bool { return k >= attrRelativeHeader && k <= attrIdempotencyKey }
+func (k AttrKey) TakesList() bool { return k >= attrRelativeHeader && k <= attrContentType }
 
 // setHeader takes the value of a captured header.
 func (a *Attributes) setHeader(key AttrKey, v []byte) NoteKind {
@@ -197,6 +197,8 @@ func (a *Attributes) setHeader(key AttrKey, v []byte) NoteKind {
 		}
 	case attrIdempotencyKey:
 		a.idempotent = a.idempotent || len(v) > 0
+	case attrContentType:
+		a.setSign(key, v)
 	}
 	return ""
 }

@@ -37,10 +37,11 @@ type judge struct {
 	tree    trace.Tree
 	paths   *trace.Paths
 	request finding.Request
-	hops    []named  // by path
-	flags   []uint32 // by span: the rules that flag it
-	after   []int64  // by span: how long it worked after its deadline, ns
-	own     []int32  // by span: the call it is a half of, plus 1; 0: of none
+	async   func(call int32) bool // tells the calls that may outlive it; nil: none are named
+	hops    []named               // by path
+	flags   []uint32              // by span: the rules that flag it
+	after   []int64               // by span: how long it worked after its deadline, ns
+	own     []int32               // by span: the call it is a half of, plus 1; 0: of none
 	stack   []visit
 	entries []int32 // scratch of judgeBelow
 	rule    int     // that reports
@@ -84,6 +85,9 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 	j.reader.Remaining = remaining
 	j.reader.Reset()
 	j.request.Settings = config.settings()
+	if allowed := finding.NewAllowed(config.AllowDetached); allowed.Any() {
+		j.async = func(call int32) bool { return allowed.Has(&j.tree, call) }
+	}
 	j.report = func(f finding.Finding) { // once: it is a value on the heap
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
@@ -309,7 +313,7 @@ func (j *judge) judgeBelow(topmost int32, partial bool) {
 
 func (j *judge) judgeRequest(entry int32, partial bool) {
 	j.tree.Build(&j.trace, entry, j.paths, nil)
-	j.request.Reset(&j.tree, nil)
+	j.request.Reset(&j.tree, j.async)
 	for i, rule := range flagging {
 		j.rule = i
 		rule.Check(&j.request, j.report)

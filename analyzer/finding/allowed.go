@@ -1,0 +1,57 @@
+package finding
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/latencybudget/latencybudget/analyzer/trace"
+)
+
+// Allowed are calls that are meant to outlive the requests that make them, named by
+// globs on "service operation" of the callee, in which * stands for any text and ? for
+// one character. It is for one goroutine.
+type Allowed struct {
+	globs []string
+	known map[[2]*trace.Desc]bool // by the halves of a call
+}
+
+// maxAllowed is how many pairs of halves are remembered, so that what is read for
+// months takes bounded memory.
+const maxAllowed = 1 << 14
+
+// NewAllowed returns the calls that match one of the globs.
+func NewAllowed(globs []string) *Allowed { return &Allowed{globs: slices.Clone(globs)} }
+
+// CheckAllowed tells which of the globs can match no call.
+func CheckAllowed(globs []string) error {
+	for _, g := range globs {
+		if g == "" || strings.TrimSpace(g) != g {
+			return fmt.Errorf("%q names no call: write 'service operation', with * for any text, such as 'prices *'", g)
+		}
+	}
+	return nil
+}
+
+// Any tells whether any call may be allowed.
+func (a *Allowed) Any() bool { return len(a.globs) > 0 }
+
+// Has tells whether a call of a tree is allowed.
+func (a *Allowed) Has(t *trace.Tree, call int32) bool {
+	c := &t.Calls[call]
+	halves := [...]*trace.Desc{t.Trace.Spans[c.Span].Desc, t.Trace.Spans[c.Callee].Desc}
+	yes, known := a.known[halves]
+	if !known {
+		callee := trace.Key{Service: halves[1].Service, Operation: halves[1].Operation}
+		if c.Span == c.Callee && t.Trace.Spans[c.Span].Kind == trace.KindClient {
+			callee.Service = halves[1].Peer
+		}
+		name := callee.String()
+		yes = slices.ContainsFunc(a.globs, func(glob string) bool { return trace.Match(glob, name) })
+		if a.known == nil || len(a.known) >= maxAllowed {
+			a.known = make(map[[2]*trace.Desc]bool)
+		}
+		a.known[halves] = yes
+	}
+	return yes
+}
