@@ -225,8 +225,9 @@ func TestCallsThatBeganTracesOfTheirOwnAreFound(t *testing.T) {
 			[]span{{name: ">edge", start: at, end: at + 50, attrs: budget(300)}},
 			[]span{{name: "edge>stock", start: at + 10, end: at + 40, attrs: budget(1000)}})
 	}
+	config := defaults()
 	flagged := func(in ptrace.Traces) (n int) {
-		for _, s := range eachSpan(run(t, defaults(), in)) {
+		for _, s := range eachSpan(run(t, config, in)) {
 			if found, ok := s.Attributes().Get(attr.Findings); ok && found.AsString() == `["trace_restarted"]` && s.Name() == ">edge" {
 				n++
 			}
@@ -238,6 +239,10 @@ func TestCallsThatBeganTracesOfTheirOwnAreFound(t *testing.T) {
 	}
 	if got := flagged(build(t, batch[:8]...)); got != 0 {
 		t.Errorf("four may be chance, but %d requests are flagged", got)
+	}
+	config.AllowDetached = []string{"stock *"}
+	if got := flagged(build(t, batch...)); got != 0 {
+		t.Errorf("they are allowed, but %d requests are flagged", got)
 	}
 }
 
