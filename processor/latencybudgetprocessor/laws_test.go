@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -296,6 +297,13 @@ func FuzzConsumeTraces(f *testing.F) {
 		}
 		f.Add(text)
 	}
+	for seed := range uint64(8) {
+		proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(hostileBatch(f, rand.New(rand.NewPCG(seed, 17)), 1))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(proto)
+	}
 	config := defaults()
 	config.BudgetsFile = filepath.Join("testdata", "plan.yaml")
 	sink := new(consumertest.TracesSink)
@@ -303,13 +311,24 @@ func FuzzConsumeTraces(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		in, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(text)
 		if err != nil {
+			in, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(text)
+		}
+		if err != nil {
 			return
 		}
 		want := rest(t, in)
 		sink.Reset()
 		for _, p := range []consumer.Traces{judging, planned} {
-			if err := p.ConsumeTraces(t.Context(), in); err != nil {
+			if err := p.ConsumeTraces(t.Context(), clone(in)); err != nil {
 				t.Fatal(err)
+			}
+			once := sink.AllTraces()[len(sink.AllTraces())-1]
+			first := foundOn(once)
+			if err := p.ConsumeTraces(t.Context(), once); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(first, foundOn(once)); diff != "" {
+				t.Errorf("-once +twice:\n%s\n%s", diff, asJSON(t, in))
 			}
 		}
 		for _, out := range sink.AllTraces() {
