@@ -83,6 +83,7 @@ type analysis struct {
 
 func newAnalysis(c Config) *analysis {
 	a := &analysis{config: c, report: &Report{Version: 1}, allowed: finding.NewAllowed(c.AllowDetached)}
+	a.restarts.Allowed = a.allowed
 	for _, glob := range c.Endpoints {
 		a.asked = append(a.asked, asking(glob))
 	}
@@ -183,7 +184,7 @@ func (a *analysis) use(f *profile.File) {
 	in := &a.report.Input
 	in.Spans, in.Traces = f.Spans(), f.Traces()
 	spans := f.Sampled()
-	a.restarts = finding.Restarts{}
+	a.restarts = finding.Restarts{Allowed: a.allowed}
 	a.restarts.Collect(spans)
 	a.builder = trace.NewBuilder()
 	a.builder.Add(spans)

@@ -39,14 +39,22 @@ func (a *Allowed) Any() bool { return len(a.globs) > 0 }
 // Has tells whether a call of a tree is allowed.
 func (a *Allowed) Has(t *trace.Tree, call int32) bool {
 	c := &t.Calls[call]
-	halves := [...]*trace.Desc{t.Trace.Spans[c.Span].Desc, t.Trace.Spans[c.Callee].Desc}
+	return a.has(&t.Trace.Spans[c.Span], &t.Trace.Spans[c.Callee])
+}
+
+// has is Has for the halves of a call, which are one where only one is known.
+func (a *Allowed) has(caller, callee *trace.Span) bool {
+	if !a.Any() {
+		return false
+	}
+	halves := [...]*trace.Desc{caller.Desc, callee.Desc}
 	yes, known := a.known[halves]
 	if !known {
-		callee := trace.Key{Service: halves[1].Service, Operation: halves[1].Operation}
-		if c.Span == c.Callee && t.Trace.Spans[c.Span].Kind == trace.KindClient {
-			callee.Service = halves[1].Peer
+		key := trace.Key{Service: callee.Desc.Service, Operation: callee.Desc.Operation}
+		if caller == callee && callee.Kind == trace.KindClient {
+			key.Service = callee.Desc.Peer
 		}
-		name := callee.String()
+		name := key.String()
 		yes = slices.ContainsFunc(a.globs, func(glob string) bool { return trace.Match(glob, name) })
 		if a.known == nil || len(a.known) >= maxAllowed {
 			a.known = make(map[[2]*trace.Desc]bool)

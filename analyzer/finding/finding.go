@@ -380,6 +380,12 @@ func (r *Request) tolerance(left int64, absolute bool) int64 {
 	return t
 }
 
+// sentTolerance is tolerance where a deadline was sent that often since something was
+// known of it: each time may add to it.
+func (r *Request) sentTolerance(left, sent int64, absolute bool) int64 {
+	return r.tolerance(left, absolute) + (max(sent, 1)-1)*r.tolerance(left, false)
+}
+
 // slack is by how much more a span may have had left than it says, ns: its deadline
 // was sent as a point in time, on another clock than its own.
 func (r *Request) slack(s *trace.Span) int64 {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/analyzer/finding"
+	"github.com/latencybudget/latencybudget/analyzer/plan"
 	files "github.com/latencybudget/latencybudget/analyzer/source"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 	"github.com/latencybudget/latencybudget/internal/otlp"
@@ -366,7 +368,7 @@ func written(t testing.TB, in ptrace.Traces, format string) trace.Source {
 
 // findingsInFile runs the rules on what a reader of files makes of the traces: on all
 // that stand alone in them, as the processor does.
-func findingsInFile(t testing.TB, in ptrace.Traces, format string) (out []string) {
+func findingsInFile(t testing.TB, in ptrace.Traces, format string, by *plan.Index) (out []string) {
 	t.Helper()
 	members := make(map[trace.TraceID][]trace.Span)
 	for batch, err := range written(t, in, format).Batches(t.Context()) {
@@ -395,6 +397,7 @@ func findingsInFile(t testing.TB, in ptrace.Traces, format string) (out []string
 			var tree trace.Tree
 			tree.Build(t, entry, new(trace.Paths), nil)
 			request := finding.NewRequest(&tree, nil, finding.Defaults)
+			request.Plan = by
 			for _, rule := range finding.Rules() {
 				rule.Check(request, func(f finding.Finding) {
 					if rule.Flag != "" {
@@ -422,35 +425,63 @@ func asJSON(t testing.TB, in ptrace.Traces) string {
 // resources and scopes, do not matter; a second Collector changes nothing; and the rules
 // find the same in the files that Collectors before and behind write.
 func TestHostileSpansAreJudgedLikeAnyOther(t *testing.T) {
-	seeds := uint64(6000)
+	seeds := uint64(3000)
 	if testing.Short() {
-		seeds = 600
+		seeds = 300
 	}
-	flagged := 0
-	for seed := range seeds {
-		rng := rand.New(rand.NewPCG(seed, 5))
-		in := hostileBatch(t, rng, 1+rng.IntN(3))
-		same := func(law, diff string) {
-			t.Helper()
-			if diff != "" {
-				t.Fatalf("seed %d, %s:\n%s\n%s", seed, law, diff, asJSON(t, in))
+	planned := defaults()
+	planned.BudgetsFile = filepath.Join("testdata", "hostile.yaml")
+	planned.FlaggedEvent = true
+	text, err := os.Open(planned.BudgetsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	read, err := plan.Read(planned.BudgetsFile, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		config *Config
+		by     *plan.Index
+	}{"stamps": {defaults(), nil}, "plan": {planned, plan.NewIndex(read)}} {
+		t.Run(name, func(t *testing.T) {
+			flagged := 0
+			for seed := range seeds {
+				rng := rand.New(rand.NewPCG(seed, 5))
+				in := hostileBatch(t, rng, 1+rng.IntN(3))
+				same := func(law, diff string) {
+					t.Helper()
+					if diff != "" {
+						t.Fatalf("seed %d, %s:\n%s\n%s", seed, law, diff, asJSON(t, in))
+					}
+				}
+				out := run(t, test.config, clone(in))
+				once, found := show(out), foundOn(out)
+				flagged += len(found)
+				same("-in +out", cmp.Diff(rest(t, in), rest(t, withoutEvents(out))))
+				same("-once +twice", cmp.Diff(once, show(run(t, test.config, clone(out)))))
+				same("-as it came +shuffled", cmp.Diff(once, show(run(t, test.config, shuffled(rng, in)))))
+				same("-once +twice, shuffled", cmp.Diff(found, foundOn(run(t, test.config, shuffled(rng, out)))))
+				for _, format := range []string{"otlp-json", "otlp-proto"} {
+					same("-before +behind, "+format, cmp.Diff(findingsInFile(t, in, format, test.by), found))
+					same("-behind it +behind, "+format, cmp.Diff(findingsInFile(t, out, format, test.by), found))
+				}
 			}
-		}
-		out := run(t, defaults(), clone(in))
-		once, found := show(out), foundOn(out)
-		flagged += len(found)
-		same("-in +out", cmp.Diff(rest(t, in), rest(t, out)))
-		same("-once +twice", cmp.Diff(once, show(run(t, defaults(), clone(out)))))
-		same("-as it came +shuffled", cmp.Diff(once, show(run(t, defaults(), shuffled(rng, in)))))
-		same("-once +twice, shuffled", cmp.Diff(found, foundOn(run(t, defaults(), shuffled(rng, out)))))
-		for _, format := range []string{"otlp-json", "otlp-proto"} {
-			same("-before +behind, "+format, cmp.Diff(findingsInFile(t, in, format), found))
-			same("-behind it +behind, "+format, cmp.Diff(findingsInFile(t, out, format), found))
-		}
+			if flagged < int(seeds) {
+				t.Errorf("%d findings in %d batches: the test shows little", flagged, seeds)
+			}
+		})
 	}
-	if flagged < int(seeds) {
-		t.Errorf("%d findings in %d batches: the test shows little", flagged, seeds)
+}
+
+// withoutEvents is a copy without the events that the processor adds.
+func withoutEvents(in ptrace.Traces) ptrace.Traces {
+	out := clone(in)
+	for _, s := range eachSpan(out) {
+		s.Events().RemoveIf(func(e ptrace.SpanEvent) bool { return e.Name() == flaggedEvent })
 	}
+	return out
 }
 
 // plainRequests tells whether all topmost spans of the traces are SERVER spans that

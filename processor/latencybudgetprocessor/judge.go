@@ -37,6 +37,7 @@ type judge struct {
 	tree    trace.Tree
 	paths   *trace.Paths
 	request finding.Request
+	allowed *finding.Allowed
 	async   func(call int32) bool // tells the calls that may outlive it; nil: none are named
 	hops    []named               // by path
 	flags   []uint32              // by span: the rules that flag it
@@ -85,8 +86,9 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 	j.reader.Remaining = remaining
 	j.reader.Reset()
 	j.request.Settings = config.settings()
-	if allowed := finding.NewAllowed(config.AllowDetached); allowed.Any() {
-		j.async = func(call int32) bool { return allowed.Has(&j.tree, call) }
+	j.allowed = finding.NewAllowed(config.AllowDetached)
+	if j.allowed.Any() {
+		j.async = func(call int32) bool { return j.allowed.Has(&j.tree, call) }
 	}
 	j.report = func(f finding.Finding) { // once: it is a value on the heap
 		j.flags[f.Span] |= 1 << j.rule
@@ -110,7 +112,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
 		j.read(j.order)
-		j.request.Restarts = new(finding.Restarts)
+		j.request.Restarts = &finding.Restarts{Allowed: j.allowed}
 		j.request.Restarts.Collect(j.members)
 		j.request.Restarts.Cover(j.members)
 	}
