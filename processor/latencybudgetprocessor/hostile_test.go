@@ -439,12 +439,11 @@ func TestHostileSpansAreJudgedLikeAnyOther(t *testing.T) {
 	planned := defaults()
 	planned.BudgetsFile = filepath.Join("testdata", "hostile.yaml")
 	planned.FlaggedEvent = true
-	text, err := os.Open(planned.BudgetsFile)
+	text, err := os.ReadFile(planned.BudgetsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer text.Close()
-	read, err := plan.Read(planned.BudgetsFile, text)
+	read, err := plan.Read(planned.BudgetsFile, bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
