@@ -10,15 +10,11 @@ import (
 
 // Allowed are calls that are meant to outlive the requests that make them, named by
 // globs on "service operation" of the callee, in which * stands for any text and ? for
-// one character. It is for one goroutine.
+// one character. It is for one goroutine, and remembers the descriptions that it met.
 type Allowed struct {
 	globs []string
 	known map[[2]*trace.Desc]bool // by the halves of a call
 }
-
-// maxAllowed is how many pairs of halves are remembered, so that what is read for
-// months takes bounded memory.
-const maxAllowed = 1 << 14
 
 // NewAllowed returns the calls that match one of the globs.
 func NewAllowed(globs []string) *Allowed { return &Allowed{globs: slices.Clone(globs)} }
@@ -56,7 +52,7 @@ func (a *Allowed) has(caller, callee *trace.Span) bool {
 		}
 		name := key.String()
 		yes = slices.ContainsFunc(a.globs, func(glob string) bool { return trace.Match(glob, name) })
-		if a.known == nil || len(a.known) >= maxAllowed {
+		if a.known == nil {
 			a.known = make(map[[2]*trace.Desc]bool)
 		}
 		a.known[halves] = yes

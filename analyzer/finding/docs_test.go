@@ -47,8 +47,9 @@ spans has
 - ` + "`graphql.operation.type` = `subscription`" + `,
 - a captured response header ` + "`content-type`" + ` of ` + "`text/event-stream` or `application/connect+…`" + `.
 
-Where instrumentation writes none of these, as most of gRPC does unless message events are switched on, a long stream looks like a
-slow call; so does one that only its messages would tell, before the second came. Name its operation by ` + "`--allow-detached`" + `, or ` + "`allow_detached`" + ` of the Collector's processor.
+Most instrumentations of gRPC write none of these by default: a long stream then looks like a slow call. So does one that only its
+messages would tell, before the second came. A service can say it itself, by ` + "`rpc.type` = `SERVER_STREAMING`" + ` on its span; or name the
+operation by ` + "`--allow-detached`, or `allow_detached`" + ` of the Collector's processor.
 `
 
 func page() []byte {

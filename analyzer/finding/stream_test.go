@@ -71,6 +71,22 @@ func TestAHealthyLongStreamIsNoFinding(t *testing.T) {
 			{name: "job>flags#4", under: ">job", start: 3003, end: 4003, outcome: timedOut, stamp: reset(497, 1000), stream: true},
 		}, nil},
 
+		{"a server that notices late that its client has left", []span{
+			{name: ">edge", start: 0, end: 90},
+			{name: "edge>feed", under: ">edge", start: 10, end: 80, outcome: cancelled, stream: true},
+			{name: ">feed", under: "edge>feed", start: 11, end: 400},
+			{name: "feed>db", under: ">feed", start: 300, end: 310},
+		}, []string{"call-after-deadline feed>db", "outcome-unknown >feed", "work-after-deadline >feed"}},
+
+		{"streams that are opened again, and tries in them", []span{
+			{name: ">edge", start: 0, end: 90},
+			{name: "edge>feed#1", under: ">edge", start: 10, end: 20, outcome: failed, stream: true},
+			{name: ">feed#1", under: "edge>feed#1", start: 10, end: 20},
+			{name: "feed>db#1", under: ">feed#1", start: 11, end: 12, outcome: failed},
+			{name: "feed>db#2", under: ">feed#1", start: 13, end: 14},
+			{name: "edge>feed#2", under: ">edge", start: 20, end: 30, stream: true},
+		}, []string{"retry-amplification feed>db#1"}},
+
 		{"an answer that comes in parts, in time", []span{
 			{name: ">edge", start: 0, end: 700, stamp: budget(1000)},
 			{name: "edge>model", under: ">edge", start: 10, end: 690, stamp: dropped(700), stream: true},
@@ -125,6 +141,17 @@ func TestWhatIsWrongAroundAStreamIsFound(t *testing.T) {
 			{name: "edge>risk#4", under: ">edge", start: 70, end: 80},
 		}, []string{"retry-amplification edge>risk#1"}},
 
+		{"retries around it", []span{
+			{name: ">edge", start: 0, end: 500},
+			{name: "edge>risk#1", under: ">edge", start: 10, end: 20, outcome: failed},
+			{name: "edge>risk#2", under: ">edge", start: 30, end: 40, outcome: failed},
+			{name: "edge>risk#3", under: ">edge", start: 50, end: 60, outcome: failed},
+			{name: "edge>risk#4", under: ">edge", start: 70, end: 90},
+			{name: ">risk", under: "edge>risk#4", start: 70, end: 90},
+			{name: "risk>feed#1", under: ">risk", start: 71, end: 72, outcome: failed, stream: true},
+			{name: "risk>feed#2", under: ">risk", start: 73, end: 74, stream: true},
+		}, []string{"retry-amplification edge>risk#1"}},
+
 		{"the deadline was dropped below it", []span{
 			{name: ">edge", start: 0, end: 500, stamp: budget(1000)},
 			{name: "edge>feed", under: ">edge", start: 10, end: 490, stamp: budget(990), stream: true},
@@ -138,6 +165,15 @@ func TestWhatIsWrongAroundAStreamIsFound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A caller that used its budget up by waiting for a stream is told so.
+func TestAStreamIsNamedAsWhatSpentTheBudget(t *testing.T) {
+	check(t, "budget-utilization", []example{{"", []span{
+		{name: ">edge", start: 0, end: 900, stamp: budget(1000)},
+		{name: "edge>auth", under: ">edge", start: 0, end: 100},
+		{name: "edge>rows", under: ">edge", start: 110, end: 890, stamp: budget(890), stream: true},
+	}, []string{">edge 900 rows op"}}})
 }
 
 // Whatever the length, the deadlines and the end of a stream, no rule finds fault with

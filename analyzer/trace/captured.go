@@ -69,6 +69,8 @@ func CheckRemainingAttributes(list []RemainingAttribute) error {
 		switch {
 		case r.Name == "":
 			return errors.New("the name of an attribute is empty")
+		case strings.HasPrefix(r.Name, "latency_budget."):
+			return fmt.Errorf("attribute %q has a meaning of its own", r.Name)
 		case seen[r.Name]:
 			return fmt.Errorf("attribute %q is named twice", r.Name)
 		case r.Unit <= 0:

@@ -252,6 +252,7 @@ func TestOtherAttributesForWhatRemains(t *testing.T) {
 		"empty":               {{"", 1}},
 		"unit":                {{"a", 0}},
 		"meaning of its own":  {{"http.route", 1}},
+		"meaning of its o":    {{"latency_budget.remaining.end", 1}},
 		"a meaning of its ow": {{"http.request.header.grpc-timeout", 1}},
 	} {
 		if err := CheckRemainingAttributes(bad); err == nil || !strings.Contains(err.Error(), want) {

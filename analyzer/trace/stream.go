@@ -15,8 +15,8 @@ package trace
 //	graphql.operation.type = subscription          GraphQL servers
 //	captured response header content-type:         text/event-stream, or application/connect+…, which Connect
 //	                                               has for streams alone
-//	two events for messages that went one way:     otelgrpc, otelconnect, the Java agent, .NET; the name of the
-//	  (rpc.)message.type = SENT or RECEIVED        event differs
+//	two events for messages that went one way:     older otelgrpc, otelconnect, the Java agent, .NET; the name of
+//	  (rpc.)message.type = SENT or RECEIVED        the event differs
 //	two events Inbound message or Outbound         the plugins of gRPC itself
 //	  message with a sequence-number
 //

@@ -148,7 +148,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 // forget gives up the spans that were read, and all names where there are too many.
 func (j *judge) forget() {
 	if j.reader.Reset() || j.paths.Len() > maxPaths {
-		j.paths, j.hops = new(trace.Paths), nil
+		j.paths, j.hops, j.allowed = new(trace.Paths), nil, finding.NewAllowed(j.config.AllowDetached)
 	}
 }
 

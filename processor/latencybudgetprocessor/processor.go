@@ -53,6 +53,10 @@ func (p *budgetProcessor) shutdown(ctx context.Context) error {
 	return err
 }
 
+// mostKept is the number of spans in a batch from which buffers are not kept for the
+// next: one such batch would take its memory, some 400 bytes a span, for good.
+const mostKept = 1 << 16
+
 // processTraces judges the spans of a batch where they stand. It never returns an
 // error: what cannot be judged is passed on as it came.
 func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Traces) (ptrace.Traces, error) {
@@ -65,7 +69,9 @@ func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Trace
 	}
 	j := p.judges.Get().(*judge)
 	counts := j.judge(traces, p.plan.current())
-	p.judges.Put(j)
+	if traces.SpanCount() <= mostKept {
+		p.judges.Put(j)
+	}
 	p.telemetry.record(ctx, &counts)
 	return traces, nil
 }
