@@ -34,6 +34,7 @@ func (max depthError) Error() string {
 type jsonReader struct {
 	text     jsonText // where inMemory
 	inMemory bool
+	part     bool              // text is a value of the stream, which the decoder stands behind
 	dec      *jsontext.Decoder // where not
 	mem      bytes.Buffer      // what the decoder reads in place
 	maxDepth int
@@ -52,7 +53,7 @@ func newJSONReader(maxDepth int) *jsonReader {
 // read it: see resetDecoder.
 func (j *jsonReader) resetBytes(text []byte) {
 	j.text.reset(text, j.maxDepth)
-	j.inMemory, j.err, j.badUTF8 = true, nil, 0
+	j.inMemory, j.part, j.err, j.badUTF8 = true, false, nil, 0
 }
 
 // resetDecoder starts to read text by the decoder.
@@ -64,21 +65,31 @@ func (j *jsonReader) resetDecoder(text []byte) {
 // resetStream starts to read from r.
 func (j *jsonReader) resetStream(r io.Reader) {
 	j.dec.Reset(r, jsonOptions...)
-	j.inMemory, j.err, j.badUTF8 = false, nil, 0
+	j.inMemory, j.part, j.err, j.badUTF8 = false, false, nil, 0
 }
 
 // offset returns how much of a stream was read.
 func (j *jsonReader) offset() int64 {
-	if j.inMemory {
+	switch {
+	case j.part:
+		return j.dec.InputOffset() - int64(len(j.text.text)-j.text.pos)
+	case j.inMemory:
 		return 0
 	}
 	return j.dec.InputOffset()
 }
 
-// settle makes an error of a doubt.
+// settle makes an error of a doubt, and goes back to the stream at the end of a part
+// of it. The decoder has checked the grammar of a part, so what is left to doubt
+// is its depth.
 func (j *jsonReader) settle() {
-	if j.text.doubt {
+	switch {
+	case j.text.doubt && j.part:
+		j.err = depthError(j.maxDepth)
+	case j.text.doubt:
 		j.err = errDoubt
+	case j.part && j.text.depth == 0:
+		j.inMemory, j.part = false, false
 	}
 }
 
@@ -118,6 +129,25 @@ func (j *jsonReader) enter(open jsontext.Kind) bool {
 	if _, j.err = j.dec.ReadToken(); j.err == nil && j.dec.StackDepth() > j.maxDepth {
 		j.err = depthError(j.maxDepth)
 	}
+	return j.err == nil
+}
+
+// enterPart is enter for an object that is small and one of many: in a stream, the
+// decoder takes it as a whole and the reader walks over its text, which costs half
+// of asking for each token.
+func (j *jsonReader) enterPart() bool {
+	if j.peek() != '{' || j.inMemory || j.dec.StackDepth() == 0 {
+		return j.enter('{')
+	}
+	limit := j.maxDepth - j.dec.StackDepth()
+	raw, err := j.dec.ReadValue()
+	if err != nil {
+		return j.enter('{') // up to where it is wrong
+	}
+	j.text.reset(raw, limit)
+	j.inMemory, j.part = true, true
+	j.text.open(true)
+	j.settle()
 	return j.err == nil
 }
 

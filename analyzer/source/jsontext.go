@@ -8,14 +8,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// errDoubt ends the reading of a text in memory: it is no JSON, or there is
-// something in it that is rare and left to the decoder, which also knows how to say
-// what is wrong and where.
+// errDoubt ends the reading of a text in memory that is no JSON, or is nested too
+// deeply: the decoder knows how to say what is wrong and where.
 var errDoubt = errors.New("the text has to be read by the decoder")
 
 // jsonText walks over JSON in memory and checks its grammar on the way, all of it
-// in one pass. What it returns is what the decoder would have returned; where it is
-// not sure it sets doubt, after which every method gives nothing.
+// in one pass. What it returns is what the decoder would have returned. Where the
+// grammar does not hold it sets doubt, after which every method gives nothing.
 type jsonText struct {
 	text  []byte
 	pos   int // of the next byte to look at
@@ -194,7 +193,8 @@ func (t *jsonText) leave(depth int) {
 }
 
 // The functions below return the index behind what begins at text[i], and, but for
-// afterSpace, 0 where it is not valid or in doubt.
+// afterSpace, 0 where it is not valid. Bytes that are no UTF-8 and lone surrogates are
+// taken as the decoder takes them, and repaired where the text is needed.
 
 func afterSpace(text []byte, i int) int {
 	for ; i < len(text); i++ {
@@ -244,7 +244,6 @@ func afterString(text []byte, i int) (end int, plain bool) {
 	return 0, false
 }
 
-// afterEscape leaves surrogates, which must come in pairs, to the decoder.
 func afterEscape(text []byte, i int) int {
 	if len(text)-i < 2 {
 		return 0
@@ -254,7 +253,7 @@ func afterEscape(text []byte, i int) int {
 		return i + 2
 	case 'u':
 		var r [2]byte
-		if len(text)-i < 6 || !decodeFullHex(r[:], text[i+2:i+6]) || r[0] >= 0xd8 && r[0] <= 0xdf {
+		if len(text)-i < 6 || !decodeFullHex(r[:], text[i+2:i+6]) {
 			return 0
 		}
 		return i + 6
@@ -275,8 +274,11 @@ func afterLiteral(text []byte, i int) int {
 		i++
 	}
 	first := i
-	if i = afterDigits(text, i); i == first || text[first] == '0' && i > first+1 {
+	if i = afterDigits(text, i); i == first {
 		return 0
+	}
+	if text[first] == '0' {
+		i = first + 1 // another digit belongs to the next value, where there may be one
 	}
 	if i < len(text) && text[i] == '.' {
 		first = i + 1
