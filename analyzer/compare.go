@@ -41,8 +41,8 @@ type Side struct {
 	Traces int         `json:"traces"`
 	Spans  int         `json:"spans"`
 
-	Notes  []InputNote `json:"-"` // for stderr
-	Failed []error     `json:"-"` // for stderr and the exit code
+	Failed Failures    `json:"failed,omitempty"` // inputs that could not be used
+	Notes  []InputNote `json:"-"`                // for stderr
 }
 
 // Where an endpoint or a hop was seen.

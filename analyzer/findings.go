@@ -7,13 +7,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
-	"github.com/latencybudget/latencybudget/analyzer/quantile"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
-
-// fewestForFloor is how many good calls a hop must have so that their P50 is
-// taken for its floor.
-const fewestForFloor = 5
 
 // findings writes what the rules found in the requests of the endpoint. floors
 // are those that the user set, by hop.
@@ -29,28 +23,20 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 	}
 	placed := new(finding.Tally)
 	placed.MergeAs(tally, func(hop int32) int32 { return int32(a.place(key, hop)) })
-	floor := func(hop int32) finding.Floor {
+	floor := func(hop int32) int64 {
 		if f, set := floors[int(hop)]; set {
-			return finding.Floor{Time: f, Set: true}
+			return f
 		}
-		if h := e.hops[int(hop)]; h != nil && h.Floor > 0 {
-			return finding.Floor{Time: int64(h.Floor), Set: true}
+		if h := e.hops[int(hop)]; h != nil {
+			return int64(h.Floor)
 		}
-		d := e.p.Hops[hop].Attempt // an operation may be several calls: each needs its own time only
-		if d.N() < fewestForFloor {
-			return finding.Floor{}
-		}
-		p50 := d.Estimate(quantile.P50, quantile.EstimateOptions{})
-		if p50.Censored { // so many ran out of time that they say what they were given, not what they need
-			return finding.Floor{}
-		}
-		return finding.Floor{Time: p50.Value}
+		return 0
 	}
 	for _, c := range placed.List(floor) {
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
 			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
-			Example: c.Example, Text: c.Text(), P99: Opt[int64]{c.P99, c.P99 > 0},
+			Example: c.Example, Text: c.Text(), P99Calls: c.Of, P99: Opt[int64]{c.P99, c.Of >= finding.FewestForP99},
 		})
 	}
 }
@@ -58,32 +44,12 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 // request is a request for the rules to check.
 func (a *analysis) request(r profile.Request) *finding.Request {
 	async := r.Async
-	if len(a.config.AllowDetached) > 0 {
-		async = func(call int32) bool { return r.Async(call) || a.allowed(r.Tree, call) }
+	if a.allowed.Any() {
+		async = func(call int32) bool { return r.Async(call) || a.allowed.Has(r.Tree, call) }
 	}
 	request := finding.NewRequest(r.Tree, async, finding.Defaults)
 	request.Restarts, request.Plan = &a.restarts, a.index
 	return request
-}
-
-// allowed tells whether a call may outlive its request.
-func (a *analysis) allowed(t *trace.Tree, call int32) bool {
-	c := &t.Calls[call]
-	halves := [...]*trace.Desc{t.Trace.Spans[c.Span].Desc, t.Trace.Spans[c.Callee].Desc}
-	yes, known := a.detached[halves]
-	if !known {
-		d := halves[1]
-		callee := profile.Endpoint{Service: d.Service, Operation: d.Operation}
-		if c.Span == c.Callee && t.Trace.Spans[c.Span].Kind == trace.KindClient {
-			callee.Service = d.Peer
-		}
-		yes = slices.ContainsFunc(a.config.AllowDetached, func(glob string) bool { return match(glob, callee.String()) })
-		if a.detached == nil {
-			a.detached = make(map[[2]*trace.Desc]bool)
-		}
-		a.detached[halves] = yes
-	}
-	return yes
 }
 
 // otherFindings counts what the rules found at an endpoint without a table, by

@@ -9,7 +9,7 @@ import (
 )
 
 // A hop that is called five times needs the time of one call to be of use, not that
-// of the loop.
+// of the loop. That is so whether its endpoint has a table or not.
 //
 //	>gw     |-------------------------------------| 300 left
 //	gw>a     |--ok--||--ok--||--ok--||--ok--||-f-|        20 ms each
@@ -47,18 +47,37 @@ func TestADoomedCallHasLessThanOneCallTakes(t *testing.T) {
 				span(6, trace.KindClient, client, 80, 20, 220, trace.OutcomeOK)
 			}
 		}
-		report, err := analyzer.Analyze(t.Context(), analyzer.Config{}, spans)
-		if err != nil {
-			t.Fatal(err)
+		web := &trace.Desc{Service: "web", Operation: "do"}
+		// A busier endpoint has the table where there is one only.
+		for i := range uint64(requests + 1) {
+			busy := trace.Span{Start: epoch, Duration: ms, Kind: trace.KindServer, Desc: web}
+			binary.BigEndian.PutUint64(busy.TraceID[:], i+1)
+			binary.BigEndian.PutUint64(busy.ID[:], 1)
+			spans = append(spans, busy)
 		}
-		got := 0
-		for _, f := range report.Endpoints[0].Findings {
-			if f.Rule == "doomed-call" {
-				got += f.Count
+		for top := 1; top <= 2; top++ {
+			report, err := analyzer.Analyze(t.Context(), analyzer.Config{Top: top}, spans)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if got != c.want {
-			t.Errorf("%d ms left: %d doomed calls, want %d", c.left, got, c.want)
+			got := 0
+			for _, e := range report.Endpoints {
+				for _, f := range e.Findings {
+					if f.Rule == "doomed-call" {
+						got += f.Count
+					}
+				}
+			}
+			for _, e := range report.Others {
+				for _, f := range e.Findings {
+					if f.Rule == "doomed-call" {
+						got += f.Count
+					}
+				}
+			}
+			if len(report.Endpoints) != top || got != c.want {
+				t.Errorf("%d ms left, %d of 2 endpoints with a table: %d doomed calls, want %d", c.left, len(report.Endpoints), got, c.want)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 )
@@ -76,9 +77,34 @@ type Input struct {
 	Analysed int            `json:"analysed_spans"`
 	LeftOut  map[string]int `json:"left_out_spans,omitempty"` // by reason; keys are note kinds
 
-	// Failed are the inputs that could not be used, one error each. They are
-	// for stderr and the exit code.
-	Failed []error `json:"-"`
+	// Failed are the inputs that could not be used, in their order.
+	Failed Failures `json:"failed,omitempty"`
+}
+
+// Failures are errors, one for each input that could not be used. Their JSON form
+// is their texts.
+type Failures []error
+
+// MarshalJSON writes the texts.
+func (f Failures) MarshalJSON() ([]byte, error) {
+	texts := make([]string, len(f))
+	for i, err := range f {
+		texts[i] = err.Error()
+	}
+	return json.Marshal(texts)
+}
+
+// UnmarshalJSON reads the texts; of what the errors wrapped nothing is known then.
+func (f *Failures) UnmarshalJSON(b []byte) error {
+	var texts []string
+	if err := json.Unmarshal(b, &texts); err != nil {
+		return err
+	}
+	*f = nil
+	for _, text := range texts {
+		*f = append(*f, errors.New(text))
+	}
+	return nil
 }
 
 // InputFile is one file that was read.
@@ -162,9 +188,10 @@ type Finding struct {
 	Ratio    float64 `json:"ratio"`    // share of the requests (of the sampled ones, where there are), each counted once whatever its weight
 	Example  string  `json:"example"`  // TRACEID/SPANID
 	Text     string  `json:"text"`     // one clause for people, with the largest amount
-	// P99 is that of how long work went on: of work-after-deadline alone, and over
-	// all calls that should have stopped.
-	P99 Opt[int64] `json:"p99_ns,omitzero"`
+	// P99 is that of how long work went on, over all calls that should have stopped,
+	// of which there are P99Calls: of work-after-deadline alone. It takes 100 of them.
+	P99      Opt[int64] `json:"p99_ns,omitzero"`
+	P99Calls int        `json:"p99_calls,omitempty"`
 }
 
 // Move is time that a loose hop could give to a tight one.

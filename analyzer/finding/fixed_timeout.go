@@ -20,7 +20,7 @@ var fixedTimeout = Rule{
 				return
 			}
 			by := ""
-			switch above, gap := r.above(c, c.Span); {
+			switch above, gap, _ := r.above(c, c.Span); {
 			case r.outlasted(s, above, gap):
 				by = "its callers had less"
 			case r.ranOut(s, above, gap): // the deadline of the request may have ended it
@@ -29,7 +29,7 @@ var fixedTimeout = Rule{
 			report(Finding{Call: i, Span: c.Span, Amount: s.Duration, By: by})
 		})
 	},
-	settle: func(seen []sample, _ Floor) settled {
+	settle: func(seen []sample, _ int64) settled {
 		shortest, same := alike(amounts(seen), timeoutsAlike, func(d int64) int64 { return max(2_000_000, d/100) })
 		if !same {
 			return settled{}

@@ -22,7 +22,7 @@ var lockstepBackoff = Rule{
 			})
 		})
 	},
-	settle: func(seen []sample, _ Floor) settled {
+	settle: func(seen []sample, _ int64) settled {
 		wait, same := alike(amounts(seen), retriesAlike, func(d int64) int64 { return d / 20 })
 		if !same {
 			return settled{}

@@ -207,7 +207,7 @@ func (s *comparison) closing() []line {
 		key  string
 		side *analyzer.Side
 	}{{"BEFORE", &s.c.Before}, {"AFTER", &s.c.After}} {
-		out = append(out, line{side.key, fmt.Sprintf("%d traces, %d spans in %s.", side.side.Traces, side.side.Spans, filesText(side.side.Files))})
+		out = append(out, line{side.key, fmt.Sprintf("%d traces, %d spans in %s.", side.side.Traces, side.side.Spans, filesText(side.side.Files)) + unused(side.side.Failed)})
 	}
 	for _, w := range s.c.Warnings {
 		out = append(out, line{"WARNING", Printable(w)})

@@ -486,7 +486,7 @@ func closing(r *analyzer.Report) []line {
 	} else {
 		read += "left out: " + strings.Join(left, "; ") + "."
 	}
-	lines = append(lines, line{"INPUT", read})
+	lines = append(lines, line{"INPUT", read + unused(r.Input.Failed)})
 	var kept []string
 	for _, n := range r.Input.Notes {
 		if r.Input.LeftOut[n.Kind] > 0 || n.Lost {
@@ -508,4 +508,16 @@ func closing(r *analyzer.Report) []line {
 	return append(append(lines, assumptions(r)...),
 		line{"SAMPLING", sampling},
 		line{"SUMS", "P99s do not add up: a chain's is not the sum of those of its hops."})
+}
+
+// unused says how many inputs could not be used, and why the first could not;
+// nothing where all could.
+func unused(failed analyzer.Failures) string {
+	switch len(failed) {
+	case 0:
+		return ""
+	case 1:
+		return " An input could not be used: " + Printable(failed[0].Error()) + "."
+	}
+	return fmt.Sprintf(" %d inputs could not be used; the first: %s.", len(failed), Printable(failed[0].Error()))
 }

@@ -76,19 +76,26 @@ func FuzzOTLPJSON(f *testing.F) {
 	fuzzReader(f, "otlp-json", doc, doc+"\n"+doc+"\n", "["+doc+"]", doc+"\n{broken\n"+doc, "\x00\x00"+doc,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[`+otlpSpan("1", "")+`],"scope":{"attributes":[{"key":"tailsampling.policy"}]}}]}]}`,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ="}]}],"resource":{}}]}`,
+		otlp(otlpSpan("1", `,"events":[{"timeUnixNano":"1","name":"message","attributes":[{"key":"message.type","value":{"stringValue":"SENT"}}]},`+
+			`{"attributes":[{"key":"message.type","value":{"stringValue":"SENT"}}],"name":"message"}]`)),
 		gzipped(doc), zstded(doc))
 }
 
 func FuzzOTLPProto(f *testing.F) {
 	msg := protoData(protoSpan(1, protoAttr(9, "http.status_code", varint(3, 504)), sub(13, str(1, protoID(0xa, 16)), str(2, protoID(9, 8)))))
 	scope := sub(1, sub(2, protoSpan(1), sub(1, protoAttr(3, "tailsampling.policy", str(1, "slow")))))
-	fuzzReader(f, formatProto, string(msg), string(scope), frame(msg)+frame(msg), string(msg)+string(msg))
+	inbound := func(n uint64) []byte {
+		return sub(11, protoAttr(3, "sequence-number", varint(3, n)), str(2, "Inbound message"))
+	}
+	stream := protoData(protoSpan(1, inbound(0), inbound(1)))
+	fuzzReader(f, formatProto, string(msg), string(scope), frame(msg)+frame(msg), string(msg)+string(msg), string(stream))
 }
 
 func FuzzJaeger(f *testing.F) {
 	span := `{"traceID":"a","spanID":"1","operationName":"op","references":[{"refType":"CHILD_OF","traceID":"a","spanID":"2"}],` +
 		`"startTime":100,"duration":50,"processID":"p1","tags":[{"key":"span.kind","value":"client"}]}`
 	fuzzReader(f, "jaeger", `{"data":[{"spans":[`+span+`],"processes":{"p1":{"serviceName":"svc","tags":[]}}}]}`,
+		`{"spans":[{"traceID":"a","spanID":"1","logs":[{"fields":[{"key":"event","value":"message"},{"key":"message.type","value":"SENT"}]}]}]}`,
 		`{"processes":{"p1":{}},"spans":[`+span+`,`+span+`]}`, span+"\n"+span, `[{"spans":[`+span+`],"data":[{"spans":[`+span+`]}]}]`)
 }
 
@@ -101,7 +108,8 @@ func FuzzZipkin(f *testing.F) {
 	fuzzReader(f, "zipkin",
 		`[{"traceId":"a","id":"1","kind":"CLIENT","timestamp":1,"duration":2,"localEndpoint":{"serviceName":"s"},"tags":{"error":"x"}}]`,
 		`[[{"traceId":"a","id":"1","annotations":[{"value":"cs","timestamp":1,"endpoint":{"serviceName":"s"}},{"value":"cr","timestamp":5}],`+
-			`"binaryAnnotations":[{"key":"sa","value":true,"endpoint":{"serviceName":"b"}}]}]]`)
+			`"binaryAnnotations":[{"key":"sa","value":true,"endpoint":{"serviceName":"b"}}]}]]`,
+		`[{"traceId":"a","id":"1","annotations":[{"value":"\"message\": {\"message.type\": \"SENT\"}"},{"value":"message|{\"message.type\":\"SENT\"}|0"}]}]`)
 }
 
 func FuzzTempo(f *testing.F) {
@@ -112,6 +120,7 @@ func FuzzTempo(f *testing.F) {
 func FuzzStdouttrace(f *testing.F) {
 	fuzzReader(f, "stdouttrace", `{"Name":"op","SpanContext":{"TraceID":"aa","SpanID":"1","TraceState":""},"Parent":{"SpanID":"2"},"SpanKind":2,`+
 		`"StartTime":"2024-02-06T11:15:06.611334019Z","EndTime":"2024-02-06T11:15:07Z","Attributes":[{"Key":"error","Value":{"Value":true}}],`+
+		`"Events":[{"Name":"message","Attributes":[{"Key":"message.type","Value":{"Type":"STRING","Value":"SENT"}}]}],`+
 		`"Links":[{"SpanContext":{"SpanID":"1"}}],"Status":{"Code":"Error"},"Resource":null}`)
 }
 

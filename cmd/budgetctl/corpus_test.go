@@ -573,7 +573,7 @@ func TestFailedCallsTeachNothing(t *testing.T) {
 // TestTimeoutsAreNoFloor holds that what calls were given, and spent, is not
 // taken for what they need.
 func TestTimeoutsAreNoFloor(t *testing.T) {
-	for every, want := range map[int]int{1: 0, 2: 0, 5: 20} {
+	for every, want := range map[int]int{1: 0, 2: 50, 5: 20} {
 		e := analyzeSpans(t, checkout(100, func(i int, _, call *tracegen.Span) {
 			left := int64(20e6)
 			if i%every == 0 {

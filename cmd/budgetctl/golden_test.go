@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/latencybudget/latencybudget/analyzer"
 	"github.com/latencybudget/latencybudget/internal/goldentest"
 )
 
@@ -212,6 +215,53 @@ func TestErrors(t *testing.T) {
 				t.Errorf("a run-time error prints usage:\n%s", stderr)
 			}
 		})
+	}
+}
+
+// TestReportsNameWhatCouldNotBeUsed: a report that is kept says what is missing in
+// it, in the words of stderr.
+func TestReportsNameWhatCouldNotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	empty, garbage := filepath.Join(dir, "empty.json"), filepath.Join(dir, "garbage.json")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(garbage, []byte("hello"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		schema string
+		args   []string
+	}{
+		{"report", []string{"analyze", empty, "testdata/dag", garbage}},
+		{"check", []string{"check", empty, "testdata/dag", garbage, "--plan", plans + "dag-hand.yaml"}},
+		{"compare", []string{"compare", empty + ",testdata/dag," + garbage, "testdata/dag"}},
+	} {
+		schema, err := jsonschema.NewCompiler().Compile("docs/" + c.schema + ".schema.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := outcome(t, "", append(c.args, "-o", "json")...)
+		var got struct {
+			Input, Before struct{ Failed analyzer.Failures }
+		}
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(stdout))
+		if err == nil {
+			err = errors.Join(schema.Validate(v), json.Unmarshal([]byte(stdout), &got))
+		}
+		if err != nil || code != exitFailed {
+			t.Errorf("%s: exit %d, %v", c.args[0], code, err)
+		}
+		failed := slices.Concat(got.Input.Failed, got.Before.Failed)
+		if len(failed) != 2 || !strings.Contains(failed[0].Error(), "empty.json") || !strings.Contains(failed[1].Error(), "garbage.json") {
+			t.Fatalf("%s: the report names %q", c.args[0], failed)
+		}
+		for _, err := range failed {
+			if !strings.Contains(stderr, "budgetctl: "+err.Error()+"\n") {
+				t.Errorf("%s: %q is not on stderr:\n%s", c.args[0], err, stderr)
+			}
+		}
+		if _, table, _ := outcome(t, "", c.args...); !strings.Contains(strings.Join(strings.Fields(table), " "),
+			"2 inputs could not be used; the first: "+failed[0].Error()+".") {
+			t.Errorf("%s: the table does not say what is missing:\n%s", c.args[0], table)
+		}
 	}
 }
 
