@@ -83,7 +83,9 @@ func (r *Request) spenders() []spender {
 		return cmp.Or(cmp.Compare(calls[a].Parent, calls[b].Parent), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
 	})
-	most := make([]spender, len(calls))
+	most := slices.Grow(r.spent[:0], len(calls))[:len(calls)]
+	clear(most)
+	r.spent = most
 	var hop spender // that is added up
 	until := int64(0)
 	for k, i := range order {

@@ -21,9 +21,9 @@ const intro = `<!-- Made from the rules in analyzer/finding by "make generate"; 
 # Findings
 
 ` + "`budgetctl analyze`" + ` checks every request by the rules below, and lists what they found at each hop: the worst first, with
-the number of calls, the share of requests and one example. Of endpoints beyond ` + "`--top`" + ` it counts findings by rule alone.
-` + "`--fail-on`" + ` takes names of rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where one of
-them was found, at an endpoint with a table or without.
+the number of calls, the share of requests and one example, of the largest amount. Of endpoints beyond ` + "`--top`" + ` it counts findings by
+rule alone. ` + "`--fail-on`" + ` takes names of rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where
+one of them was found, at an endpoint with a table or without.
 
 Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them, or captured headers
 or attributes [in their place](propagation.md#other-languages). They judge by the figures, not by the flags that services

@@ -40,8 +40,9 @@ var doomedCall = Rule{
 		}
 		for _, s := range seen {
 			if s.amount < floor && (set || !s.quiet) {
+				s.amount = floor - s.amount
 				out.found = append(out.found, s)
-				out.most = max(out.most, floor-s.amount)
+				out.most = max(out.most, s.amount)
 			}
 		}
 		return out

@@ -192,14 +192,15 @@ type Request struct {
 	Plan *plan.Index
 
 	tree       *trace.Tree
-	roles      []role  // by call
-	losers     []bool  // by call: see overtaken; made when needed
-	number, of []int64 // by call: see attempts; made when needed
-	before     []int32 // by call: the attempt before it, -1 for none; made with number
-	counted    bool    // number, of and before are made
-	todo       []int32 // scratch of tries
-	given      []giver // by call: see givers; made when needed
-	order      []int32 // scratch of countAttempts
+	roles      []role    // by call
+	losers     []bool    // by call: see overtaken; made when needed
+	number, of []int64   // by call: see attempts; made when needed
+	before     []int32   // by call: the attempt before it, -1 for none; made with number
+	counted    bool      // number, of and before are made
+	todo       []int32   // scratch of tries
+	given      []giver   // by call: see givers; made when needed
+	order      []int32   // scratch of countAttempts and spenders
+	spent      []spender // scratch of spenders
 }
 
 // NewRequest returns a request to check. async tells which calls nobody waits
@@ -217,7 +218,7 @@ func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
 		tree: tree, roles: r.roles[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
-		given: r.given[:0], order: r.order,
+		given: r.given[:0], order: r.order, spent: r.spent,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]

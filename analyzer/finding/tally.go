@@ -23,7 +23,7 @@ type Count struct {
 	Findings int
 	Requests int    // requests with such a finding
 	Most     int64  // largest amount, in the rule's unit
-	Example  string // smallest "TRACEID/SPANID"
+	Example  string // "TRACEID/SPANID" of a finding with that amount, the smallest of several
 	// Of is how many calls the rule has an opinion on, those that it finds nothing
 	// wrong with too, and P99 that of their amounts. Both are 0 for rules without it,
 	// and P99 is where Of is less than [FewestForP99].
@@ -68,7 +68,8 @@ type sample struct {
 	quiet        bool
 }
 
-// settled is what the evidence of a place shows.
+// settled is what the evidence of a place shows: found has the amounts that are told,
+// and most is that of one of them.
 type settled struct {
 	found []sample
 	most  int64
@@ -92,23 +93,28 @@ func (t *Tally) Add(r *Request, hop func(call int32) int32) {
 			s := sample{f.Amount, f.took, r.tree.Trace.ID, spans[f.Span].ID, t.number, f.quiet}
 			if rule.settle != nil {
 				c.seen = append(c.seen, s)
-			} else {
-				c.add(&s)
-				c.Most = max(c.Most, f.Amount)
+				return
 			}
+			if c.Findings == 0 || f.Amount > c.Most {
+				c.Most, c.Example = f.Amount, ""
+			}
+			c.add(&s)
 		})
 	}
 }
 
-// add counts a finding; those of one request come one after the other.
+// add counts a finding, when Most is known to be no less than its amount; those of one
+// request come one after the other.
 func (c *tallied) add(s *sample) {
 	c.Findings++
 	if c.last != s.request {
 		c.Requests++
 		c.last = s.request
 	}
-	if e := s.name(); c.Example == "" || e < c.Example {
-		c.Example = e
+	if s.amount == c.Most {
+		if e := s.name(); c.Example == "" || e < c.Example {
+			c.Example = e
+		}
 	}
 }
 
@@ -132,15 +138,18 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 	for p, c := range o.counts {
 		p.Hop = hop(p.Hop)
 		mine := t.at(p)
+		switch {
+		case c.Findings == 0:
+		case mine.Findings == 0 || c.Most > mine.Most:
+			mine.Most, mine.Example = c.Most, c.Example
+		case c.Most == mine.Most:
+			mine.Example = min(mine.Example, c.Example)
+		}
 		mine.Findings += c.Findings
 		mine.Requests += c.Requests
-		mine.Most = max(mine.Most, c.Most)
 		for _, s := range c.seen {
 			s.request += t.number
 			mine.seen = append(mine.seen, s)
-		}
-		if mine.Example == "" || c.Example != "" && c.Example < mine.Example {
-			mine.Example = c.Example
 		}
 	}
 	t.number += o.number

@@ -164,7 +164,7 @@ type jaegerSpan struct {
 }
 
 func (r *reader) readJaegerSpan() {
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}

@@ -212,7 +212,7 @@ func (r *reader) endScope(sc *scope) {
 }
 
 func (r *reader) readOTLPSpan(rs *resourceSpans) {
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}

@@ -63,7 +63,7 @@ func readZipkin(r *reader) {
 	if r.each(readZipkin) {
 		return
 	}
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}
