@@ -13,7 +13,13 @@ import (
 // one character. It is for one goroutine, and remembers the descriptions that it met.
 type Allowed struct {
 	globs []string
-	known map[[2]*trace.Desc]bool // by the halves of a call
+	known map[halves]bool
+}
+
+// halves is all of a call that its name is made of.
+type halves struct {
+	caller, callee *trace.Desc
+	alone          bool // only the caller knows whom it called
 }
 
 // NewAllowed returns the calls that match one of the globs.
@@ -43,19 +49,19 @@ func (a *Allowed) has(caller, callee *trace.Span) bool {
 	if !a.Any() {
 		return false
 	}
-	halves := [...]*trace.Desc{caller.Desc, callee.Desc}
-	yes, known := a.known[halves]
+	of := halves{caller.Desc, callee.Desc, caller == callee && callee.Kind == trace.KindClient}
+	yes, known := a.known[of]
 	if !known {
 		key := trace.Key{Service: callee.Desc.Service, Operation: callee.Desc.Operation}
-		if caller == callee && callee.Kind == trace.KindClient {
+		if of.alone {
 			key.Service = callee.Desc.Peer
 		}
 		name := key.String()
 		yes = slices.ContainsFunc(a.globs, func(glob string) bool { return trace.Match(glob, name) })
 		if a.known == nil {
-			a.known = make(map[[2]*trace.Desc]bool)
+			a.known = make(map[halves]bool)
 		}
-		a.known[halves] = yes
+		a.known[of] = yes
 	}
 	return yes
 }

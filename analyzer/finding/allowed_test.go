@@ -45,6 +45,22 @@ func TestCallsAreAllowedByTheNameOfTheirCallee(t *testing.T) {
 	}
 }
 
+// Two calls may say the same of themselves and yet be called by different names, whichever is met first.
+func TestWhetherACallIsAllowedDoesNotDependOnOthers(t *testing.T) {
+	tr, _ := tree(t, []span{{name: ">a", start: 0, end: 100}, {name: "a>", under: ">a", start: 10, end: 90}})
+	if tr.Trace.Spans[0].Desc != tr.Trace.Spans[1].Desc {
+		t.Fatal("the spans are described in two ways: the test shows nothing")
+	}
+	for _, order := range [][]int32{{0, 1}, {1, 0}} {
+		allowed := finding.NewAllowed([]string{"a op"})
+		for _, call := range order {
+			if got := allowed.Has(tr, call); got != (call == 0) {
+				t.Errorf("in the order %v call %d: %v", order, call, got)
+			}
+		}
+	}
+}
+
 func TestWhatCanNameNoCallIsRefused(t *testing.T) {
 	if err := finding.CheckAllowed([]string{"prices *", "*", "SELECT"}); err != nil {
 		t.Error(err)
