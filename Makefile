@@ -90,6 +90,7 @@ current: generate
 	git --no-pager diff --exit-code
 	@new=$$(git ls-files --others --exclude-standard testdata processor); \
 		if [ -n "$$new" ]; then echo "generated but not committed:"; echo "$$new"; exit 1; fi
+	@set -e; for dir in . $(NESTED); do go -C $$dir mod tidy -diff; done
 
 .PHONY: bench
 bench: ## Measure against the same pipeline on pdata (minutes).
@@ -107,6 +108,6 @@ soak: ## Run the Collector processor at full speed for SOAK (60s).
 fuzz: ## Run every fuzz target for FUZZTIME (10s).
 	@grep -rl --include='*_test.go' '^func Fuzz' analyzer cmd internal processor propagation | sort | while read -r file; do \
 		sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file" | while read -r target; do \
-			go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+			go test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x || exit 1; \
 		done || exit 1; \
 	done

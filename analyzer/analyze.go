@@ -73,7 +73,7 @@ type analysis struct {
 	inferred map[profile.Endpoint]profile.Inferred
 	restarts finding.Restarts
 	found    map[profile.Endpoint]*finding.Tally
-	detached map[[2]*trace.Desc]bool                 // by the halves of a call: it is in Config.AllowDetached
+	allowed  *finding.Allowed                        // Config.AllowDetached
 	index    *plan.Index                             // of Config.Plan; nil for none
 	plans    []plan.Endpoint                         // of the endpoints with a split
 	planOnly bool                                    // other endpoints than those of the plan do not matter
@@ -82,7 +82,8 @@ type analysis struct {
 }
 
 func newAnalysis(c Config) *analysis {
-	a := &analysis{config: c, report: &Report{Version: 1}}
+	a := &analysis{config: c, report: &Report{Version: 1}, allowed: finding.NewAllowed(c.AllowDetached)}
+	a.restarts.Allowed = a.allowed
 	for _, glob := range c.Endpoints {
 		a.asked = append(a.asked, asking(glob))
 	}
@@ -183,7 +184,7 @@ func (a *analysis) use(f *profile.File) {
 	in := &a.report.Input
 	in.Spans, in.Traces = f.Spans(), f.Traces()
 	spans := f.Sampled()
-	a.restarts = finding.Restarts{}
+	a.restarts = finding.Restarts{Allowed: a.allowed}
 	a.restarts.Collect(spans)
 	a.builder = trace.NewBuilder()
 	a.builder.Add(spans)
@@ -267,7 +268,7 @@ func asking(glob string) func(*trace.Desc) bool {
 	return func(d *trace.Desc) bool {
 		yes, known := answers[d]
 		if !known {
-			yes = match(glob, profile.EndpointOf(d).String())
+			yes = trace.Match(glob, profile.EndpointOf(d).String())
 			answers[d] = yes
 		}
 		return yes

@@ -135,7 +135,10 @@ func Check(ctx context.Context, c Config, p *plan.Plan, sources ...trace.Source)
 		return nil, configError{err}
 	}
 	out := &CheckReport{Version: 1, Revision: p.Revision, Measured: len(sources) > 0, Point: c.Point}
-	a := analysis{config: c, report: &Report{Version: 1}, gates: make(map[profile.Endpoint]*observed), planOnly: true}
+	a := analysis{
+		config: c, report: &Report{Version: 1}, allowed: finding.NewAllowed(c.AllowDetached),
+		gates: make(map[profile.Endpoint]*observed), planOnly: true,
+	}
 	for _, e := range checked {
 		a.asked = append(a.asked, func(d *trace.Desc) bool {
 			return profile.EndpointOf(d) == profile.Endpoint{Service: e.Service, Operation: e.Operation}
@@ -186,7 +189,7 @@ func picked(p *plan.Plan, globs []string) ([]*plan.Endpoint, error) {
 	for i := range p.Endpoints {
 		e := &p.Endpoints[i]
 		names = append(names, fmt.Sprintf("%q", e.Key()))
-		if len(globs) == 0 || slices.ContainsFunc(globs, func(g string) bool { return match(g, e.Key()) }) {
+		if len(globs) == 0 || slices.ContainsFunc(globs, func(g string) bool { return trace.Match(g, e.Key()) }) {
 			out = append(out, e)
 		}
 	}

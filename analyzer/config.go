@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/latencybudget/latencybudget/analyzer/budget"
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -213,6 +214,9 @@ func (c *Config) validate() error {
 	if _, err := c.strategy(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := finding.CheckAllowed(c.AllowDetached); err != nil {
+		errs = append(errs, fmt.Errorf("allow detached: %w", err))
+	}
 	if c.Plan != nil && len(c.Current) > 0 {
 		errs = append(errs, errors.New("both a plan and current timeouts say what is there today: use one"))
 	}
@@ -260,30 +264,4 @@ func (c *Config) level() quantile.Level {
 		return quantile.P99
 	}
 	return c.Percentile
-}
-
-// match tells whether text matches a glob in which * stands for any text and ?
-// for one character. Everything else stands for itself.
-func match(glob, text string) bool {
-	g, t := []rune(glob), []rune(text)
-	star, mark := -1, 0 // last *, and how far its text reaches
-	i, j := 0, 0
-	for j < len(t) {
-		switch {
-		case i < len(g) && g[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(g) && (g[i] == '?' || g[i] == t[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(g) && g[i] == '*' {
-		i++
-	}
-	return i == len(g)
 }

@@ -5,33 +5,6 @@ import (
 	"time"
 )
 
-func TestMatch(t *testing.T) {
-	for _, c := range []struct {
-		glob, text string
-		want       bool
-	}{
-		{"", "", true},
-		{"", "a", false},
-		{"*", "", true},
-		{"*", "POST /orders", true}, // * crosses slashes and spaces
-		{"gateway *", "gateway POST /orders", true},
-		{"gateway", "gateway POST /orders", false},
-		{"*orders", "gateway POST /orders", true},
-		{"*or*er?", "gateway POST /orders", true},
-		{"?", "支", true},
-		{"支付*", "支付服务 下单", true},
-		{"[a]", "a", false}, // only * and ? are special
-		{"[a]", "[a]", true},
-		{"a*b*c", "aXbXbXc", true},
-		{"a*b*c", "aXbXbX", false},
-		{"*a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", false},
-	} {
-		if got := match(c.glob, c.text); got != c.want {
-			t.Errorf("match(%q, %q) = %v", c.glob, c.text, got)
-		}
-	}
-}
-
 func TestParse(t *testing.T) {
 	if b, err := ParseEndpointBudget("svc GET /a=b=800ms"); err != nil || b.Endpoint != "svc GET /a=b" || b.Budget != 800*time.Millisecond {
 		t.Errorf("the name must end at the last '=': %+v, %v", b, err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // findings writes what the rules found in the requests of the endpoint. floors
@@ -37,7 +36,7 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
 			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
-			Example: c.Example, Text: c.Text(), P99: Opt[int64]{c.P99, c.P99 > 0},
+			Example: c.Example, Text: c.Text(), P99Calls: c.Of, P99: Opt[int64]{c.P99, c.Of >= finding.FewestForP99},
 		})
 	}
 }
@@ -45,32 +44,12 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 // request is a request for the rules to check.
 func (a *analysis) request(r profile.Request) *finding.Request {
 	async := r.Async
-	if len(a.config.AllowDetached) > 0 {
-		async = func(call int32) bool { return r.Async(call) || a.allowed(r.Tree, call) }
+	if a.allowed.Any() {
+		async = func(call int32) bool { return r.Async(call) || a.allowed.Has(r.Tree, call) }
 	}
 	request := finding.NewRequest(r.Tree, async, finding.Defaults)
 	request.Restarts, request.Plan = &a.restarts, a.index
 	return request
-}
-
-// allowed tells whether a call may outlive its request.
-func (a *analysis) allowed(t *trace.Tree, call int32) bool {
-	c := &t.Calls[call]
-	halves := [...]*trace.Desc{t.Trace.Spans[c.Span].Desc, t.Trace.Spans[c.Callee].Desc}
-	yes, known := a.detached[halves]
-	if !known {
-		d := halves[1]
-		callee := profile.Endpoint{Service: d.Service, Operation: d.Operation}
-		if c.Span == c.Callee && t.Trace.Spans[c.Span].Kind == trace.KindClient {
-			callee.Service = d.Peer
-		}
-		yes = slices.ContainsFunc(a.config.AllowDetached, func(glob string) bool { return match(glob, callee.String()) })
-		if a.detached == nil {
-			a.detached = make(map[[2]*trace.Desc]bool)
-		}
-		a.detached[halves] = yes
-	}
-	return yes
 }
 
 // otherFindings counts what the rules found at an endpoint without a table, by

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // hopID is the form of Hop.ID.
@@ -29,7 +30,7 @@ func (a *analysis) namedEndpoints() error {
 
 // names tells whether the budget holds for an endpoint.
 func (b *EndpointBudget) names(e profile.Endpoint) bool {
-	return b.Endpoint == "" || match(b.Endpoint, e.String())
+	return b.Endpoint == "" || trace.Match(b.Endpoint, e.String())
 }
 
 // enumerate lists names, at most so many.
@@ -73,8 +74,8 @@ func find(hops []Hop, pattern string) (int, error) {
 		if h.ID == pattern {
 			return i, nil
 		}
-		if match(pattern, strings.TrimSpace(h.Callee+" "+h.Operation)) || match(pattern, h.Callee) ||
-			match(pattern, h.Operation) || match(pattern, h.Label) {
+		if trace.Match(pattern, strings.TrimSpace(h.Callee+" "+h.Operation)) || trace.Match(pattern, h.Callee) ||
+			trace.Match(pattern, h.Operation) || trace.Match(pattern, h.Label) {
 			found = append(found, i)
 		}
 	}

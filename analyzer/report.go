@@ -188,9 +188,10 @@ type Finding struct {
 	Ratio    float64 `json:"ratio"`    // share of the requests (of the sampled ones, where there are), each counted once whatever its weight
 	Example  string  `json:"example"`  // TRACEID/SPANID
 	Text     string  `json:"text"`     // one clause for people, with the largest amount
-	// P99 is that of how long work went on: of work-after-deadline alone, and over
-	// all calls that should have stopped.
-	P99 Opt[int64] `json:"p99_ns,omitzero"`
+	// P99 is that of how long work went on, over all calls that should have stopped,
+	// of which there are P99Calls: of work-after-deadline alone. It takes 100 of them.
+	P99      Opt[int64] `json:"p99_ns,omitzero"`
+	P99Calls int        `json:"p99_calls,omitempty"`
 }
 
 // Move is time that a loose hop could give to a tight one.

@@ -10,8 +10,9 @@ var budgetOverrun = Rule{
 	Summary:   "A call took longer than what was left of the request's budget when it began.",
 	Formula:   "remaining.start − duration < 0, where remaining.start > 0.",
 	Tolerance: "A microsecond, the step of the attribute; 50 ms more where the deadline was sent as a point in time.",
-	Mistakes: "A long stream is over by nature: its duration is a lifetime. A call that is stopped at its deadline " +
-		"ends a moment after it, so the amount matters more than the count. Spans without budget attributes are not judged.",
+	Mistakes: "A call that is stopped at its deadline ends a moment after it, so the amount matters more than the count. " +
+		"A caller that waits for a stream is over with it: where that is meant, mark it as detached. " +
+		"Spans without budget attributes are not judged.",
 	text: "ran up to %s over what was left of the budget",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

@@ -14,7 +14,7 @@ var budgetUtilization = Rule{
 	Formula: "duration / budget > 0.8, where the budget is the smaller of remaining.start and what the plan gives the hop. " +
 		"Of the hops that a caller calls, the one that took longest, all its calls together, is named as the one that spent it, " +
 		"if it took more than half of the time.",
-	Tolerance: "The threshold is a setting.",
+	Tolerance: "The threshold is a setting; 50 ms more of a deadline that was sent as a point in time.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. A call that took longer than all that was left is counted here too, besides under " +
 		"budget-overrun: here are all that came close, and who spent it. Spans without budget attributes are judged by a plan alone.",
@@ -27,7 +27,7 @@ var budgetUtilization = Rule{
 				span = half
 			}
 			spent, _ := r.Spent(i, span)
-			if spent.Utilization <= r.Utilization {
+			if spent.Utilization <= r.Utilization || float64(r.span(span).Duration) <= r.Utilization*float64(r.mostBudget(i, span, spent)) {
 				return
 			}
 			if spenders == nil {
@@ -40,6 +40,19 @@ var budgetUtilization = Rule{
 			report(Finding{Call: i, Span: span, Amount: perMille(spent.Utilization), By: by})
 		})
 	},
+}
+
+// mostBudget is the largest budget that a half of a call may have had, ns: Spent.Budget, but
+// for clocks that differ.
+func (r *Request) mostBudget(call, span int32, s Spent) int64 {
+	if !s.LeftKnown {
+		return s.Budget
+	}
+	most := s.Left + r.span(span).Duration + r.slack(r.span(span))
+	if l, _ := r.Planned(call); l.Budget > 0 {
+		most = min(most, l.Budget)
+	}
+	return most
 }
 
 // perMille rounds, and stops at a million times the whole.
@@ -61,7 +74,7 @@ type spender struct {
 func (r *Request) spenders() []spender {
 	calls := r.tree.Calls
 	order := r.order[:0]
-	r.waited(func(i int32, c *trace.Call) {
+	r.begun(func(i int32, c *trace.Call) {
 		if c.Parent >= 0 {
 			order = append(order, i)
 		}
@@ -71,7 +84,9 @@ func (r *Request) spenders() []spender {
 		return cmp.Or(cmp.Compare(calls[a].Parent, calls[b].Parent), cmp.Compare(calls[a].Path, calls[b].Path),
 			cmp.Compare(calls[a].Start, calls[b].Start), cmp.Compare(a, b))
 	})
-	most := make([]spender, len(calls))
+	most := slices.Grow(r.spent[:0], len(calls))[:len(calls)]
+	clear(most)
+	r.spent = most
 	var hop spender // that is added up
 	until := int64(0)
 	for k, i := range order {

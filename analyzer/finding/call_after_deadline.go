@@ -13,10 +13,10 @@ var callAfterDeadline = Rule{
 	Tolerance: "A microsecond after the deadline, 50 ms more where it was sent as a point in time; 5 ms after a caller gave up. All times are on the clock of the service " +
 		"that made the call, or durations.",
 	Mistakes: "Clean-up after a failure, such as releasing a lock, is right to be late. A service that never learns of the " +
-		"cancellation is flagged too: that is the point.",
+		"cancellation is flagged too: that is the point. So is a stream that is opened late.",
 	text: "called up to %s after the deadline", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
-		r.waited(func(i int32, c *trace.Call) {
+		r.begun(func(i int32, c *trace.Call) {
 			exit := r.exit(c)
 			if exit == nil || c.Parent < 0 {
 				return
@@ -33,7 +33,7 @@ var callAfterDeadline = Rule{
 			// Attempts have servers of their own: which of them waited is not clear.
 			owner := &r.tree.Calls[c.Parent]
 			if client := r.exit(owner); client != nil && owner.Span != owner.Callee && owner.Attempts == 1 &&
-				gaveUp(client) && !r.overtaken(c.Parent) {
+				gaveUp(client) && !owner.Stream && !r.overtaken(c.Parent) {
 				if after := passed - client.Duration; after > r.Grace {
 					late = max(late, after)
 				}

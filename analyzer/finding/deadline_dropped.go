@@ -16,12 +16,12 @@ var deadlineDropped = Rule{
 	text: "called without a deadline, though up to %s were left", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		without := make([]bool, len(r.tree.Calls)) // the callee works without deadline: dropped further up
-		r.waited(func(i int32, c *trace.Call) {
+		r.begun(func(i int32, c *trace.Call) {
 			exit, entry := r.exit(c), r.entry(c)
 			lost := c.Parent >= 0 && without[c.Parent]
 			if exit != nil && exit.Stamp != nil && exit.Stamp.HasRemaining && !exit.Stamp.Derived {
 				dropped := !exit.Stamp.HasDeadline
-				if dropped && !lost {
+				if dropped && !lost && r.Judged(i) {
 					report(Finding{Call: i, Span: c.Span, Amount: max(exit.Stamp.Remaining, 0), By: exit.Desc.Service})
 				}
 				lost = dropped

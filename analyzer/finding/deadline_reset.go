@@ -11,7 +11,7 @@ var deadlineReset = Rule{
 		"when nobody waits any more.",
 	Formula: "deadline.remaining − remaining.start > tolerance, or what is left grows from one span to the next below it. " +
 		"Named is the first hop that grew: one that hands on the later deadline it was given is not.",
-	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. " +
+	Tolerance: "The larger of 5 ms and 4 % of what was left, as often as it was sent by services that say nothing, and 50 ms more where the deadline was sent as a point in time. " +
 		"Between two processes durations are compared, never points in time.",
 	Mistakes: "A service that detaches work on purpose looks the same if somebody seems to wait for it. A hop that gives " +
 		"less than it has is never a finding. Services that say nothing are taken to pass on what they were given. What rests on " +
@@ -29,7 +29,7 @@ var deadlineReset = Rule{
 				if r.span(half).Kind == trace.KindServer { // where it arrived: who wrote it does not show
 					by += ", or the call to it"
 				}
-				if above, _ := r.above(c, half); above == nil && r.span(half).Stamp.Stale {
+				if above, _, _ := r.above(c, half); above == nil && r.span(half).Stamp.Stale {
 					by += " (low confidence: its announcement was not its caller's)"
 				}
 				report(Finding{Call: i, Span: half, Amount: grew, By: by})
@@ -56,18 +56,21 @@ func (r *Request) grew(c *trace.Call, half int32) int64 {
 	if s.Stamp.HasDeadline {
 		deadline = s.Stamp.DeadlineRemaining
 	}
-	if above, gap := r.above(c, half); above != nil {
+	above, gap, sent := r.above(c, half)
+	absolute := s.Stamp.Absolute
+	if above != nil {
+		absolute = absolute || sent > 0 && above.Stamp.Absolute
 		if ns, known := left(above); known && (above.Stamp.HasRemaining || !above.Stamp.Derived) { // else it is of a proxy
 			limit = min(limit, ns-gap)
 		}
-		if above.Stamp != nil && above.Stamp.HasDeadline {
+		if above.Stamp.HasDeadline {
 			handed := above.Stamp.DeadlineRemaining - gap
-			if deadline <= handed+r.tolerance(handed, s.Stamp.Absolute) {
+			if deadline <= handed+r.sentTolerance(handed, sent, absolute) {
 				return 0
 			}
 		}
 	}
-	if grew := deadline - limit; grew > r.tolerance(limit, s.Stamp.Absolute) {
+	if grew := deadline - limit; grew > r.sentTolerance(limit, sent, absolute) {
 		return grew
 	}
 	return 0
@@ -76,46 +79,54 @@ func (r *Request) grew(c *trace.Call, half int32) int64 {
 // above returns the span that handed its deadline to a half of a call, and what
 // of it had passed by then: known within one process, taken to be nothing
 // between two, whose clocks may differ. Spans that do not say what they had pass
-// on what the one above them had, if any does.
-func (r *Request) above(c *trace.Call, half int32) (s *trace.Span, gap int64) {
+// on what the one above them had, if any does; sent is how often it was sent on the way.
+func (r *Request) above(c *trace.Call, half int32) (s *trace.Span, gap, sent int64) {
+	if r.span(half).Kind == trace.KindServer {
+		sent = 1
+	}
 	if half != c.Span {
 		if exit := r.span(c.Span); knows(exit) {
-			return exit, 0
+			return exit, 0, sent
 		}
 	}
 	if c.Parent < 0 {
-		return nil, 0
+		return nil, 0, 0
 	}
 	maker := r.span(c.Maker)
 	gap = passed(maker, r.span(c.Span))
 	if knows(maker) {
-		return maker, gap
+		return maker, gap, sent
 	}
 	if from := r.givers()[c.Parent]; from.span >= 0 {
-		return r.span(from.span), from.gap + gap
+		return r.span(from.span), from.gap + gap, from.sent + sent
 	}
-	return nil, 0
+	return nil, 0, 0
 }
 
 // giver is the nearest span, at the callee of a call or above it, that says what it
-// had, and what had passed of that when the callee began; span is -1 for none.
+// had, what had passed of that when the callee began, and how often it had been sent
+// by then; span is -1 for none.
 type giver struct {
-	span int32
-	gap  int64
+	span      int32
+	gap, sent int64
 }
 
 // givers returns the giver of each call. They are made once.
 func (r *Request) givers() []giver {
 	for len(r.given) < len(r.tree.Calls) { // parents come first
 		c := &r.tree.Calls[len(r.given)]
-		g := giver{-1, 0}
+		g := giver{span: -1}
+		if r.span(c.Callee).Kind == trace.KindServer {
+			g.sent = 1
+		}
 		switch {
 		case knows(r.span(c.Callee)):
-			g.span = c.Callee
+			g.span, g.sent = c.Callee, 0
 		case knows(r.span(c.Span)):
 			g.span = c.Span
 		case c.Parent >= 0 && r.given[c.Parent].span >= 0:
-			g = r.given[c.Parent]
+			from := r.given[c.Parent]
+			g.span, g.gap, g.sent = from.span, from.gap, from.sent+g.sent
 			g.gap += passed(r.span(r.tree.Calls[c.Parent].Callee), r.span(c.Span))
 		}
 		r.given = append(r.given, g)

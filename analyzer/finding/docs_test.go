@@ -21,9 +21,9 @@ const intro = `<!-- Made from the rules in analyzer/finding by "make generate"; 
 # Findings
 
 ` + "`budgetctl analyze`" + ` checks every request by the rules below, and lists what they found at each hop: the worst first, with
-the number of calls, the share of requests and one example. Of endpoints beyond ` + "`--top`" + ` it counts findings by rule alone.
-` + "`--fail-on`" + ` takes names of rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where one of
-them was found, at an endpoint with a table or without.
+the number of calls, the share of requests and one example, of the largest amount. Of endpoints beyond ` + "`--top`" + ` it counts findings by
+rule alone. ` + "`--fail-on`" + ` takes names of rules, ` + "`warning`" + ` or ` + "`error`" + ` (warning includes error), and makes the exit code 3 where
+one of them was found, at an endpoint with a table or without.
 
 Most rules need spans that carry ` + "`latency_budget`" + ` attributes, as [propagation](propagation.md) stamps them, or captured headers
 or attributes [in their place](propagation.md#other-languages). They judge by the figures, not by the flags that services
@@ -32,8 +32,24 @@ stamped. The others work on any trace. With a plan, rules hold calls against wha
 No rule judges what nobody waits for: messages, calls that are seen to outlive their callers, spans on which
 ` + "`latency_budget.detached`" + ` is true (see MarkDetached), and calls that ` + "`--allow-detached`" + ` names; nor what lies below. The losers
 of hedges, and what was cancelled with them, count as neither failed nor given up. A deadline that is shorter than it had to be is
-no finding. A long stream
-looks like a slow call, since no attribute tells one: name its operation by ` + "`--allow-detached`" + `.
+no finding.
+
+Of a stream of messages only its opening is judged, by [call-after-deadline](#call-after-deadline) and
+[exhausted-at-start](#exhausted-at-start): its duration is a lifetime, and it may end by a deadline or a cancellation as it likes.
+What is called in it is judged like anything else, unless the stream took longer than what was left when it was opened: then that
+says nothing of its messages. A caller that waits for a stream is judged by its own spans. A call is a stream where one of its
+spans has
+
+- HTTP status 101, the method ` + "`CONNECT`, or `ws` or `wss` as `url.scheme` or `http.scheme`" + `: a WebSocket or a tunnel,
+- a declared type of the method with "stream" in it, as ` + "`rpc.type` (Micrometer), `grpc.method.kind` or `grpc.method_type`" + `,
+- more than one message one way: ` + "`grpc.sent.message_count` or `grpc.received.message_count`" + `, or two events with the same
+  ` + "`message.type` or `rpc.message.type`" + `, or two ` + "`Inbound message` or `Outbound message`" + ` of gRPC's own plugins,
+- ` + "`graphql.operation.type` = `subscription`" + `,
+- a captured response header ` + "`content-type`" + ` of ` + "`text/event-stream` or `application/connect+…`" + `.
+
+Most instrumentations of gRPC write none of these by default: a long stream then looks like a slow call. So does one that only its
+messages would tell, before the second came. A service can say it itself, by ` + "`rpc.type` = `SERVER_STREAMING`" + ` on its span; or name the
+operation by ` + "`--allow-detached`, or `allow_detached`" + ` of the Collector's processor.
 `
 
 func page() []byte {

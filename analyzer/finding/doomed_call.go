@@ -12,7 +12,7 @@ var doomedCall = Rule{
 	Summary: "A call was sent with less time than it is of any use with: better to fail at once, and spare the callee the work.",
 	Formula: "0 < remaining.start < floor. The floor is the plan's, or that of `--floor`; without either it is the P50 of the hop's single calls, " +
 		"and calls that were answered in time are not counted. The amount is what was missing.",
-	Tolerance: "None where the floor was set. A P50 is taken from 5 good calls on that were sent with a budget.",
+	Tolerance: "None where the floor was set, but for 50 ms where the deadline was sent as a point in time. A P50 is taken from 5 good calls on that were sent with a budget.",
 	Mistakes: "A hop whose fast and slow calls differ much, as with a cache, has a P50 that says little of one call: set its " +
 		"floor. A call that begins with nothing left is exhausted-at-start. Without budget attributes nothing is found.",
 	text: "sent with up to %s less than the call is of any use with",
@@ -40,8 +40,9 @@ var doomedCall = Rule{
 		}
 		for _, s := range seen {
 			if s.amount < floor && (set || !s.quiet) {
+				s.amount = floor - s.amount
 				out.found = append(out.found, s)
-				out.most = max(out.most, floor-s.amount)
+				out.most = max(out.most, s.amount)
 			}
 		}
 		return out
@@ -69,13 +70,15 @@ func usual(seen []sample) int64 {
 }
 
 // sent calls visit for every call to another process that was sent with some
-// time left, with the span that says how much, ns.
+// time left, with the span that says how much, ns: where another clock set the deadline,
+// as much as it may have been.
 func (r *Request) sent(visit func(call, span int32, left int64)) {
 	r.waited(func(i int32, c *trace.Call) {
 		if c.Parent < 0 || c.Kind != trace.CallRPC {
 			return
 		}
-		if ns, span, known := r.leftOf(c); known && ns > 0 {
+		ns, span, known := r.leftOf(c)
+		if ns += r.slack(r.span(span)); known && ns > 0 {
 			visit(i, span, ns)
 		}
 	})

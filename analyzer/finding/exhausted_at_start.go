@@ -13,10 +13,10 @@ var exhaustedAtStart = Rule{
 		"a point in time.",
 	Mistakes: "Where a deadline was sent as a point in time, a clock that is further ahead than that exhausts it early: " +
 		"latency_budget.source is header_absolute then. gRPC servers refuse such calls before they have a span; " +
-		"the CLIENT span shows them.",
+		"the CLIENT span shows them. A stream is judged as well: it should not have been opened.",
 	text: "began up to %s after the budget was spent",
 	check: func(r *Request, report func(Finding)) {
-		r.waited(func(i int32, c *trace.Call) {
+		r.begun(func(i int32, c *trace.Call) {
 			for _, half := range [...]int32{c.Span, c.Callee} {
 				if ns, known := left(r.span(half)); known && ns <= -r.slack(r.span(half)) {
 					report(Finding{Call: i, Span: half, Amount: -ns})

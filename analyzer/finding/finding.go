@@ -192,20 +192,21 @@ type Request struct {
 	Plan *plan.Index
 
 	tree       *trace.Tree
-	detached   []bool  // by call: nobody waits for it
-	losers     []bool  // by call: see overtaken; made when needed
-	number, of []int64 // by call: see attempts; made when needed
-	before     []int32 // by call: the attempt before it, -1 for none; made with number
-	counted    bool    // number, of and before are made
-	todo       []int32 // scratch of tries
-	given      []giver // by call: see givers; made when needed
-	order      []int32 // scratch of countAttempts
+	roles      []role    // by call
+	losers     []bool    // by call: see overtaken; made when needed
+	number, of []int64   // by call: see attempts; made when needed
+	before     []int32   // by call: the attempt before it, -1 for none; made with number
+	counted    bool      // number, of and before are made
+	todo       []int32   // scratch of tries
+	given      []giver   // by call: see givers; made when needed
+	order      []int32   // scratch of countAttempts and spenders
+	spent      []spender // scratch of spenders
 }
 
 // NewRequest returns a request to check. async tells which calls nobody waits
 // for, by their index; nil means those that their spans say so of. What such a
 // call does, and everything below it, is meant to outlive the request: no rule
-// judges it. The tree is not copied.
+// judges it. Of a stream only its opening is judged. The tree is not copied.
 func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Request {
 	r := &Request{Settings: s}
 	r.Reset(tree, async)
@@ -216,18 +217,69 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
-		tree: tree, detached: r.detached[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
-		given: r.given[:0], order: r.order,
+		tree: tree, roles: r.roles[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
+		given: r.given[:0], order: r.order, spent: r.spent,
 	}
 	for i := range tree.Calls {
 		c := &tree.Calls[i]
-		r.detached = append(r.detached,
-			c.Kind == trace.CallAsync || async != nil && async(int32(i)) || c.Parent >= 0 && r.detached[c.Parent])
+		above := roleAnswers
+		if c.Parent >= 0 {
+			above = r.roles[c.Parent]
+		}
+		is := roleAnswers
+		switch {
+		case c.Kind == trace.CallAsync || async != nil && async(int32(i)):
+			is = roleDetached
+		case above == roleDetached || above == roleStreamed:
+			is = above
+		case above == roleStream && r.outlived(&tree.Calls[c.Parent]):
+			is = roleStreamed
+		case c.Stream:
+			is = roleStream
+		}
+		r.roles = append(r.roles, is)
 	}
 }
 
-// Judged tells whether somebody waits for a call, so that rules judge it.
-func (r *Request) Judged(call int32) bool { return !r.detached[call] }
+// role is what a call is to the one that makes it.
+type role uint8
+
+const (
+	// roleAnswers: somebody waits for its answer.
+	roleAnswers role = iota
+	// roleStream: a stream. Its duration is a lifetime that no budget bounds, and its end
+	// is not an answer, however it comes. That it was opened is a call like any other.
+	roleStream
+	// roleStreamed: called in a stream that outlived what was left when it was opened.
+	// What such calls say was left says nothing of them:
+	//
+	//	what was left  |== 800 ==|
+	//	stream         |--------------------------------|
+	//	calls            |--| |--| |--| |--|  |--| |--|     one of them runs over
+	roleStreamed
+	// roleDetached: nobody waits for it.
+	roleDetached
+)
+
+// outlived tells whether a stream took longer than what was left when it was opened.
+func (r *Request) outlived(c *trace.Call) bool {
+	for _, half := range [...]int32{c.Span, c.Callee} {
+		if ns, known := left(r.span(half)); known && r.span(half).Duration > ns {
+			return true
+		}
+	}
+	return false
+}
+
+// Judged tells whether somebody waits for the answer of a call, so that rules judge
+// how long it took and how it ended.
+func (r *Request) Judged(call int32) bool { return r.roles[call] == roleAnswers }
+
+// Stream tells whether a call is a stream, or was called in one that outlived what was
+// left of the budget.
+func (r *Request) Stream(call int32) bool {
+	return r.roles[call] == roleStream || r.roles[call] == roleStreamed
+}
 
 // Attempt returns the number of a call among the attempts of its logical call, 1
 // for the first, and whether other calls were attempts of the same.
@@ -243,20 +295,33 @@ func (r *Request) Attempt(call int32) (number int64, retried bool) {
 // of the request's budget: otherwise no deadline that was lost can show.
 func (r *Request) SaysDeadlines() bool {
 	for i := range r.tree.Calls {
-		if c := &r.tree.Calls[i]; !r.detached[i] && (knows(r.span(c.Span)) || knows(r.span(c.Callee))) {
+		if c := &r.tree.Calls[i]; r.begins(int32(i)) && (knows(r.span(c.Span)) || knows(r.span(c.Callee))) {
 			return true
 		}
 	}
 	return false
 }
 
-// waited calls visit for every call that somebody waits for, parents first.
+// waited calls visit for every call whose answer somebody waits for, parents first.
 func (r *Request) waited(visit func(i int32, c *trace.Call)) {
 	for i := range r.tree.Calls {
-		if !r.detached[i] {
+		if r.roles[i] == roleAnswers {
 			visit(int32(i), &r.tree.Calls[i])
 		}
 	}
+}
+
+// begun is waited with streams: it serves rules that look at how a call begins.
+func (r *Request) begun(visit func(i int32, c *trace.Call)) {
+	for i := range r.tree.Calls {
+		if r.begins(int32(i)) {
+			visit(int32(i), &r.tree.Calls[i])
+		}
+	}
+}
+
+func (r *Request) begins(call int32) bool {
+	return r.roles[call] == roleAnswers || r.roles[call] == roleStream
 }
 
 func (r *Request) span(i int32) *trace.Span { return &r.tree.Trace.Spans[i] }
@@ -314,6 +379,12 @@ func (r *Request) tolerance(left int64, absolute bool) int64 {
 		t += r.MaxSkew
 	}
 	return t
+}
+
+// sentTolerance is tolerance where a deadline was sent that often since something was
+// known of it: each time may add to it.
+func (r *Request) sentTolerance(left, sent int64, absolute bool) int64 {
+	return r.tolerance(left, absolute) + (max(sent, 1)-1)*r.tolerance(left, false)
 }
 
 // slack is by how much more a span may have had left than it says, ns: its deadline

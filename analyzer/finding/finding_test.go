@@ -34,6 +34,7 @@ type span struct {
 	outcome     trace.Outcome
 	stamp       *trace.Stamp
 	host        string
+	stream      bool
 }
 
 // budget makes the stamp of a span that had so much left, in ms, on a context
@@ -81,9 +82,13 @@ func tree(t testing.TB, spans []span) (*trace.Tree, map[trace.SpanID]string) {
 		if descs[key] == nil {
 			descs[key] = &d
 		}
+		flags := trace.Flags(0)
+		if s.stream {
+			flags = trace.FlagStream
+		}
 		built = append(built, trace.Span{
 			TraceID: trace.TraceID{15: 1}, ID: id, Parent: ids[s.under], Start: ns(s.start), Duration: ns(s.end) - ns(s.start),
-			Desc: descs[key], Kind: kind, Outcome: s.outcome, Stamp: s.stamp,
+			Desc: descs[key], Kind: kind, Outcome: s.outcome, Stamp: s.stamp, Flags: flags,
 		})
 	}
 	tr := new(trace.Tree)

@@ -20,7 +20,7 @@ var fixedTimeout = Rule{
 				return
 			}
 			by := ""
-			switch above, gap := r.above(c, c.Span); {
+			switch above, gap, _ := r.above(c, c.Span); {
 			case r.outlasted(s, above, gap):
 				by = "its callers had less"
 			case r.ranOut(s, above, gap): // the deadline of the request may have ended it

@@ -1,6 +1,7 @@
 package finding_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestFixedTimeout(t *testing.T) {
 		by      string
 	}{
 		{"the same each time", []float64{250, 250.4, 250.1, 252, 251}, 0, timedOut, 250, ""},
-		{"with one of ten that is not", append(repeat(9, 250), 40), 0, timedOut, 250, ""},
+		{"with one of ten that is not", append([]float64{40}, repeat(9, 250)...), 0, timedOut, 250, ""},
 		{"with two of ten that are not", append(repeat(8, 250), 40, 60), 0, timedOut, 0, ""},
 		{"1 % apart", []float64{1000, 1010, 1000, 1000, 1000}, 0, timedOut, 1000, ""},
 		{"more than 1 % apart", []float64{1000, 1011, 1000, 1000, 1000}, 0, timedOut, 0, ""},
@@ -58,6 +59,7 @@ func TestFixedTimeout(t *testing.T) {
 					spans[1].stamp = budget(min(c.left, c.took[i]))
 				}
 				tr, _ := tree(t, spans)
+				tr.Trace.ID = trace.TraceID{0: byte(i)}
 				r := finding.NewRequest(tr, nil, finding.Defaults)
 				parts[rng.IntN(2)].Add(r, func(call int32) int32 { return call })
 				finding.Named("fixed-timeout").Check(r, func(finding.Finding) { t.Error("found in a single request") })
@@ -71,6 +73,10 @@ func TestFixedTimeout(t *testing.T) {
 					got = float64(n.Most) / 1e6
 					if n.Findings != len(c.took) || n.Hop != 1 || n.By != c.by {
 						t.Errorf("%+v, want all %d calls of hop 1, by %q", n, len(c.took), c.by)
+					}
+					var example byte
+					if _, err := fmt.Sscanf(n.Example, "%02x", &example); err != nil || c.took[example] != c.want {
+						t.Errorf("the example %s took %v ms", n.Example, c.took[example])
 					}
 				}
 			}

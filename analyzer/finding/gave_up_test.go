@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -113,16 +114,25 @@ func TestTheP99OfStoppingCountsThoseThatStopAtOnce(t *testing.T) {
 		requests = append(requests, spans)
 	}
 	got := tallied(t, "work-after-deadline", requests)
-	if len(got) != 1 || got[0].Findings != 10 || got[0].Most != 80*ms || got[0].P99 != 80*ms {
+	if len(got) != 1 || got[0].Findings != 10 || got[0].Most != 80*ms || got[0].P99 != 80*ms || got[0].Of != 190 {
 		t.Fatalf("%+v, want 10 findings, and 80 ms as the 189th of 190", got)
 	}
 	got = tallied(t, "work-after-deadline", requests[1:])
-	if len(got) != 1 || got[0].Findings != 9 || got[0].Most != 80*ms || got[0].P99 != 29*ms {
+	if len(got) != 1 || got[0].Findings != 9 || got[0].Most != 80*ms || got[0].P99 != 29*ms || got[0].Of != 189 {
 		t.Fatalf("%+v, want 9 findings, and 29 ms as the 188th of 189", got)
 	}
-	want := "worked on for up to 80.0 ms when nobody waited any more; 99 % of those that should stop did so within 29.0 ms"
-	if text := got[0].Text(); text != want {
+	const worked = "worked on for up to 80.0 ms when nobody waited any more; "
+	if text, want := got[0].Text(), worked+"99 % of the 189 that should have stopped did so within 29.0 ms"; text != want {
 		t.Errorf("%q, want %q", text, want)
+	}
+	for n, want := range map[int]string{
+		100: "99 % of the 100 that should have stopped did so within 29.0 ms",
+		99:  "99 should have stopped, too few for a P99",
+	} {
+		got := tallied(t, "work-after-deadline", requests[1:n+1])
+		if got[0].Text() != worked+want || got[0].Of != n || got[0].P99 > 0 != (n >= finding.FewestForP99) {
+			t.Errorf("of %d: %+v, %q, want %q", n, got[0], got[0].Text(), worked+want)
+		}
 	}
 }
 

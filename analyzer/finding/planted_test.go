@@ -26,7 +26,8 @@ const (
 
 // grower makes up a request in which budgets are handed on as they should be,
 // but for one fault. All that is healthy varies: transit, clocks that are up to
-// 200 ms apart, libraries that send 3 % more, callers that keep a reserve.
+// 200 ms apart, libraries that send 3 % more, callers that keep a reserve, streams
+// that outlive it all.
 //
 //	>s0         |--------------------------------|   at most half of what it has
 //	s0>s1        |-------------|                     one window after the other
@@ -71,6 +72,9 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 	})
 	if depth == 0 {
 		return
+	}
+	if left > 0 && g.rng.IntN(4) == 0 {
+		g.stream(service, name, at+g.between(0, 0.9)*length, left-length)
 	}
 	calls := 1 + g.rng.IntN(3)
 	for i := range calls {
@@ -142,6 +146,34 @@ func (g *grower) serve(service int, under string, depth int, at, length, left, e
 			stretch = g.handed(rest+rextra, transit) - arrived - rextra
 		}
 		g.serve(callee, call.name, depth-1, start+transit, took-2*transit, arrived, max(rextra+stretch, 0), rdeadline)
+	}
+}
+
+// stream opens a long stream with a deadline of its own or none, in which calls go on
+// when nothing is left any more. It ends as it likes. What is left at its opening is
+// at least left.
+func (g *grower) stream(service int, under string, at, left float64) {
+	outcomes := []trace.Outcome{ok, failed, timedOut, cancelled}
+	clock, lives := g.skew[service], left*g.between(0.5, 20)
+	label := fmt.Sprintf("s%d>feed", service)
+	client := span{
+		name: g.name(label), under: under, start: at + clock, end: at + lives + clock,
+		stamp: stamp(left, g.between(-0.5, 100)*left, g.rng.IntN(2) == 0), outcome: outcomes[g.rng.IntN(4)], stream: true,
+	}
+	server := span{
+		name: g.name(">feed"), under: client.name, start: at, end: at + lives*g.between(0.9, 1.1),
+		stamp: client.stamp, outcome: outcomes[g.rng.IntN(4)], stream: g.rng.IntN(2) == 0,
+	}
+	g.spans = append(g.spans, client, server)
+	if lives <= left {
+		return // what is called in time is judged like anything else
+	}
+	for range g.rng.IntN(4) {
+		passed := lives * g.rng.Float64()
+		g.spans = append(g.spans, span{
+			name: g.name("feed>db"), under: server.name, start: at + passed, end: at + passed + lives*g.rng.Float64(),
+			stamp: dropped(left - passed), outcome: outcomes[g.rng.IntN(4)],
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ var queueWait = Rule{
 		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
 		"arrived is shorter than what was announced, that part had passed before the request was written. " +
 		"The max_queue that a plan gives the hop takes the place of the share.",
-	Tolerance: "5 ms, and the threshold is a setting; none where a plan says it.",
+	Tolerance: "5 ms, and the threshold is a setting; 50 ms more of a deadline that was sent as a point in time; none where a plan says it.",
 	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
 		"A caller that gave up is not judged. Without budget attributes only a plan finds anything.",
 	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
@@ -31,7 +31,7 @@ var queueWait = Rule{
 			ns, known := left(exit)
 			if !known && entry.Stamp != nil && entry.Stamp.Derived { // what the request carried
 				ns, known = left(entry)
-				ns += wait
+				ns += wait + r.slack(entry)
 			}
 			most := max(r.Grace, int64(r.QueueShare*float64(ns)))
 			if l, _ := r.Planned(i); l.MaxQueue > 0 {

@@ -9,7 +9,7 @@ var retryAmplification = Rule{
 		"Calls of one span that go the same way are attempts of one call where each starts within 1 s after the one before it failed.",
 	Tolerance: "Three attempts of one call are usual and no finding.",
 	Mistakes: "A loop over items that fails often looks like retries. Attempts that run beside each other, as hedges and " +
-		"fan-outs do, do not count.",
+		"fan-outs do, do not count, nor do streams that are opened again.",
 	text: "up to %s attempts for one call, the layers multiplied",
 	check: func(r *Request, report func(Finding)) {
 		number, of := r.attempts()
@@ -17,13 +17,16 @@ var retryAmplification = Rule{
 			return
 		}
 		product := make([]int64, len(of))
-		r.waited(func(i int32, c *trace.Call) {
-			product[i] = of[i]
+		r.begun(func(i int32, c *trace.Call) {
+			product[i] = 1
+			if r.Judged(i) { // a stream is opened again, not tried again
+				product[i] = of[i]
+			}
 			if c.Parent >= 0 {
-				product[i] = min(of[i]*product[c.Parent], 1<<31)
+				product[i] = min(product[i]*product[c.Parent], 1<<31)
 			}
 			// Once for each logical call, at its first attempt.
-			if number[i] == 1 && of[i] > 1 && product[i] > r.Attempts {
+			if r.Judged(i) && number[i] == 1 && of[i] > 1 && product[i] > r.Attempts {
 				report(Finding{Call: i, Span: c.Span, Amount: product[i]})
 			}
 		})

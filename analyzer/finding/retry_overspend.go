@@ -10,7 +10,7 @@ var retryOverspend = Rule{
 	Summary: "A retry was given more time than the earlier attempts had left of the caller's budget.",
 	Formula: "A second or later attempt whose deadline.remaining, or duration, is more than the caller's remaining.start " +
 		"less the time that had passed. The amount is the excess.",
-	Tolerance: "The larger of 5 ms and 4 % of what was left. Both times are on the caller's clock.",
+	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. Both times are on the caller's clock.",
 	Mistakes: "Without budget attributes on the caller's span nothing is found. A first attempt that is too long is a " +
 		"deadline-reset.",
 	text: "a retry took or was given up to %s more than was left", by: ", by ",
@@ -31,7 +31,7 @@ var retryOverspend = Rule{
 			if again.Stamp != nil && again.Stamp.HasDeadline {
 				spent = max(spent, again.Stamp.DeadlineRemaining)
 			}
-			if over := spent - rest; over > r.tolerance(rest, again.Stamp != nil && again.Stamp.Absolute) {
+			if over := spent - rest; over > r.tolerance(rest, server.Stamp.Absolute || again.Stamp != nil && again.Stamp.Absolute) {
 				report(Finding{Call: i, Span: c.Span, Amount: over, By: again.Desc.Service})
 				said = i
 			}

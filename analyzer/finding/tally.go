@@ -2,6 +2,7 @@ package finding
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,17 +23,25 @@ type Count struct {
 	Findings int
 	Requests int    // requests with such a finding
 	Most     int64  // largest amount, in the rule's unit
-	Example  string // smallest "TRACEID/SPANID"
-	// P99 is that of the amounts, over all calls that the rule has an opinion on:
-	// those that it finds nothing wrong with too. It is 0 for rules without it.
+	Example  string // "TRACEID/SPANID" of a finding with that amount, the smallest of several
+	// Of is how many calls the rule has an opinion on, those that it finds nothing
+	// wrong with too, and P99 that of their amounts. Both are 0 for rules without it,
+	// and P99 is where Of is less than [FewestForP99].
+	Of  int
 	P99 int64
 }
+
+// FewestForP99 is how many calls it takes to tell their P99 from the slowest.
+const FewestForP99 = 100
 
 // Text says for people what was found at the place.
 func (c *Count) Text() string {
 	text := c.Rule.Text(c.Most, c.By)
-	if c.P99 > 0 {
-		text += "; 99 % of those that should stop did so within " + milliseconds(c.P99)
+	switch {
+	case c.Of >= FewestForP99:
+		text += fmt.Sprintf("; 99 %% of the %d that should have stopped did so within %s", c.Of, milliseconds(c.P99))
+	case c.Of > 0:
+		text += fmt.Sprintf("; %d should have stopped, too few for a P99", c.Of)
 	}
 	return text
 }
@@ -59,10 +68,13 @@ type sample struct {
 	quiet        bool
 }
 
-// settled is what the evidence of a place shows.
+// settled is what the evidence of a place shows: found has the amounts that are told,
+// and most is that of one of them.
 type settled struct {
-	found     []sample
-	most, p99 int64
+	found []sample
+	most  int64
+	of    int // as in Count
+	p99   int64
 }
 
 func (s *sample) name() string { return s.trace.String() + "/" + s.span.String() }
@@ -81,23 +93,28 @@ func (t *Tally) Add(r *Request, hop func(call int32) int32) {
 			s := sample{f.Amount, f.took, r.tree.Trace.ID, spans[f.Span].ID, t.number, f.quiet}
 			if rule.settle != nil {
 				c.seen = append(c.seen, s)
-			} else {
-				c.add(&s)
-				c.Most = max(c.Most, f.Amount)
+				return
 			}
+			if c.Findings == 0 || f.Amount > c.Most {
+				c.Most, c.Example = f.Amount, ""
+			}
+			c.add(&s)
 		})
 	}
 }
 
-// add counts a finding; those of one request come one after the other.
+// add counts a finding, when Most is known to be no less than its amount; those of one
+// request come one after the other.
 func (c *tallied) add(s *sample) {
 	c.Findings++
 	if c.last != s.request {
 		c.Requests++
 		c.last = s.request
 	}
-	if e := s.name(); c.Example == "" || e < c.Example {
-		c.Example = e
+	if s.amount == c.Most {
+		if e := s.name(); c.Example == "" || e < c.Example {
+			c.Example = e
+		}
 	}
 }
 
@@ -121,15 +138,18 @@ func (t *Tally) MergeAs(o *Tally, hop func(int32) int32) {
 	for p, c := range o.counts {
 		p.Hop = hop(p.Hop)
 		mine := t.at(p)
+		switch {
+		case c.Findings == 0:
+		case mine.Findings == 0 || c.Most > mine.Most:
+			mine.Most, mine.Example = c.Most, c.Example
+		case c.Most == mine.Most:
+			mine.Example = min(mine.Example, c.Example)
+		}
 		mine.Findings += c.Findings
 		mine.Requests += c.Requests
-		mine.Most = max(mine.Most, c.Most)
 		for _, s := range c.seen {
 			s.request += t.number
 			mine.seen = append(mine.seen, s)
-		}
-		if mine.Example == "" || c.Example != "" && c.Example < mine.Example {
-			mine.Example = c.Example
 		}
 	}
 	t.number += o.number
@@ -163,7 +183,7 @@ func (c *tallied) settle(floor func(hop int32) int64) *tallied {
 		least = floor(c.Hop)
 	}
 	s := c.Rule.settle(c.seen, least)
-	out := &tallied{Count: Count{Place: c.Place, Most: s.most, P99: s.p99}}
+	out := &tallied{Count: Count{Place: c.Place, Most: s.most, Of: s.of, P99: s.p99}}
 	slices.SortFunc(s.found, func(a, b sample) int { return cmp.Compare(a.request, b.request) })
 	for i := range s.found {
 		out.add(&s.found[i])

@@ -77,8 +77,50 @@ func TestTalliesMergeInAnyOrderAndSplit(t *testing.T) {
 	}
 }
 
+// Who looks an example up sees the amount that the finding tells of.
+func TestTheExampleShowsTheAmountThatIsTold(t *testing.T) {
+	type shown struct {
+		place   finding.Place
+		example string
+	}
+	amounts := make(map[shown]int64)
+	hop := func(call int32) int32 { return call % 3 }
+	var parts [3]finding.Tally
+	for i := range 60 {
+		tr, _ := tree(t, randomSpans(uint64(i)))
+		tr.Trace.ID = trace.TraceID{0: byte(i)}
+		r := finding.NewRequest(tr, nil, finding.Defaults)
+		for _, rule := range finding.Rules() {
+			rule.Check(r, func(f finding.Finding) {
+				name := tr.Trace.ID.String() + "/" + tr.Trace.Spans[f.Span].ID.String()
+				amounts[shown{finding.Place{Rule: rule, Hop: hop(f.Call), By: f.By}, name}] = f.Amount
+			})
+		}
+		parts[i%3].Add(r, hop)
+	}
+	var whole finding.Tally
+	for i := range parts {
+		whole.Merge(&parts[i])
+	}
+	checked := 0
+	for _, c := range whole.List(nil) {
+		switch amount, known := amounts[shown{c.Place, c.Example}]; {
+		case known:
+			checked++
+			if amount != c.Most {
+				t.Errorf("%s: the example %s has %d, want %d", c.Text(), c.Example, amount, c.Most)
+			}
+		case c.Rule.Name != "doomed-call": // the floor is known in the end only
+			t.Errorf("%s: the example %s is no finding", c.Text(), c.Example)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("%d places, too few to mean anything", checked)
+	}
+}
+
 // A request with two findings of one rule at one hop counts once among the
-// requests; the largest amount and the smallest example stay.
+// requests; the largest amount stays, and an example of it.
 func TestTallyCountsFindingsAndRequests(t *testing.T) {
 	spans := []span{
 		{name: ">edge", start: 0, end: 100, stamp: budget(500)},
@@ -92,7 +134,7 @@ func TestTallyCountsFindingsAndRequests(t *testing.T) {
 	}
 	want := []finding.Count{{
 		Place:    finding.Place{Rule: finding.Named("deadline-reset"), Hop: 7, By: "edge"},
-		Findings: 4, Requests: 2, Most: 530 * ms, Example: "00000000000000000000000000000001/0000000000000002",
+		Findings: 4, Requests: 2, Most: 530 * ms, Example: "00000000000000000000000000000001/0000000000000003",
 	}}
 	if diff := cmp.Diff(want, tally.List(nil), unexported); diff != "" {
 		t.Error(diff)

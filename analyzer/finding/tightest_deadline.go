@@ -52,7 +52,7 @@ func (r *Request) lastedUntilDeadline(c *trace.Call, half int32) bool {
 	if knows(s) {
 		return r.ranOut(s, s, 0)
 	}
-	above, gap := r.above(c, half)
+	above, gap, _ := r.above(c, half)
 	return r.ranOut(s, above, gap)
 }
 
@@ -79,7 +79,7 @@ func (r *Request) setters() []setter {
 			if !known {
 				continue
 			}
-			above, gap := r.above(c, half)
+			above, gap, _ := r.above(c, half)
 			handed, hadOne := left(above)
 			handed -= gap
 			if !hadOne || ns < handed-r.tolerance(handed, r.span(half).Stamp.Absolute) {

@@ -16,8 +16,10 @@ var traceRestarted = Rule{
 		"must have begun traces, 90 % of them inside some SERVER span.",
 	Tolerance: "None: both spans are on one clock.",
 	Mistakes: "Only time connects the two, so confidence is low: a job that a busy service does on its own, such as a " +
-		"refresh of a cache, looks the same, and of several requests at once each is blamed.",
-	text: "up to %s calls of its service began traces of their own meanwhile",
+		"refresh of a cache, looks the same, and of several requests at once each is blamed. Mark what is meant to begin a trace of its " +
+		"own as detached, or allow it by the name of its CLIENT span. Streams count for nothing here: " +
+		"they are open beside much that they have no part in.",
+	text: "calls of its service began traces of their own meanwhile, up to %s in a request",
 	check: func(r *Request, report func(Finding)) {
 		if r.Restarts == nil {
 			return
@@ -42,6 +44,10 @@ const (
 // checked with it. The order of spans does not matter. The zero value is ready.
 // It is for one goroutine.
 type Restarts struct {
+	// Allowed, unless nil, are calls that are meant to begin traces of their own, by
+	// what the caller calls them.
+	Allowed *Allowed
+
 	processes map[process]*restarts
 }
 
@@ -58,11 +64,13 @@ type restart struct {
 	desc  *trace.Desc
 }
 
-// Collect takes note of the calls among the spans that have no parent.
+// Collect takes note of the calls among the spans that have no parent, but for those
+// that are meant to have none. A stream is none: services keep some open for themselves.
 func (x *Restarts) Collect(spans []trace.Span) {
 	for i := range spans {
 		s := &spans[i]
-		if s.Kind != trace.KindClient || !s.Parent.IsZero() || s.Is(trace.FlagUnmeasured) {
+		if s.Kind != trace.KindClient || !s.Parent.IsZero() || s.Flags&(trace.FlagUnmeasured|trace.FlagStream|trace.FlagFollowsFrom) != 0 ||
+			x.Allowed != nil && x.Allowed.has(s, s) {
 			continue
 		}
 		if x.processes == nil {
@@ -77,14 +85,15 @@ func (x *Restarts) Collect(spans []trace.Span) {
 	}
 }
 
-// Cover takes note of the requests that services handled.
+// Cover takes note of the requests that services handled. A stream is none: much else
+// begins while it is open.
 func (x *Restarts) Cover(spans []trace.Span) {
 	if len(x.processes) == 0 {
 		return
 	}
 	for i := range spans {
 		s := &spans[i]
-		if s.Kind != trace.KindServer || s.Is(trace.FlagUnmeasured) {
+		if s.Kind != trace.KindServer || s.Flags&(trace.FlagUnmeasured|trace.FlagStream) != 0 {
 			continue
 		}
 		of := x.processes[processOf(s)]

@@ -68,6 +68,46 @@ func TestTraceRestarted(t *testing.T) {
 	}
 }
 
+// Who begins a trace of its own on purpose marks it, or allows it by name.
+func TestACallThatIsMeantToBeginATraceIsNoRestart(t *testing.T) {
+	desc := &trace.Desc{Service: "edge", Operation: "GET /audit", Peer: "audit"}
+	for _, c := range []struct {
+		name  string
+		flags trace.Flags
+		allow []string
+		want  int64
+	}{
+		{"neither", 0, nil, 5},
+		{"marked as detached", trace.FlagFollowsFrom, nil, 0},
+		{"allowed", 0, []string{"mail *", "audit *"}, 0},
+		{"another is allowed", 0, []string{"mail *"}, 5},
+		{"by what it is called, not by who calls", 0, []string{"edge *"}, 5},
+	} {
+		tr, _ := tree(t, []span{{name: ">edge", start: 0, end: 100}})
+		var calls []trace.Span
+		for i := range 5 {
+			calls = append(calls, trace.Span{
+				ID: trace.SpanID{7: byte(i + 1)}, Start: ns(20), Duration: ns(30), Desc: desc, Kind: trace.KindClient, Flags: c.flags,
+			})
+		}
+		for _, allowed := range []*finding.Allowed{nil, finding.NewAllowed(c.allow)} {
+			if allowed == nil && c.allow != nil {
+				continue
+			}
+			x := finding.Restarts{Allowed: allowed}
+			x.Collect(calls)
+			x.Cover(tr.Trace.Spans)
+			r := finding.NewRequest(tr, nil, finding.Defaults)
+			r.Restarts = &x
+			got := int64(0)
+			finding.Named("trace-restarted").Check(r, func(f finding.Finding) { got += f.Amount })
+			if got != c.want {
+				t.Errorf("%s: %d calls, want %d", c.name, got, c.want)
+			}
+		}
+	}
+}
+
 // A request that covers all calls of a busy service is looked up, not walked.
 func TestManyRestartsAreCountedNotWalked(t *testing.T) {
 	const n = 20_000

@@ -10,7 +10,7 @@ var workAfterDeadline = Rule{
 	Summary: "A callee worked on when its deadline had passed or its caller had given up: nobody gets the result.",
 	Formula: "The caller timed out or cancelled, and the callee's span is longer than the caller's; or the callee's span is " +
 		"longer than its own remaining.start. The amount is the longer of the two. The P99 is over all callees that should " +
-		"have stopped, those that did so at once too.",
+		"have stopped, those that did so at once too; it takes 100 of them.",
 	Tolerance: "5 ms to stop, and 50 ms where the deadline was sent as a point in time. Durations are compared, so clocks need not agree; the amount is then a lower bound.",
 	Mistakes: "Work that must be finished once begun, such as a commit, is right to go on. The loser of a hedge is no " +
 		"finding. A callee that began late may work on unseen.",
@@ -30,8 +30,10 @@ var workAfterDeadline = Rule{
 			}
 		}
 		all := amounts(seen)
-		out.most = all[len(all)-1]
-		out.p99 = all[(len(all)*99+99)/100-1]
+		out.most, out.of = all[len(all)-1], len(all)
+		if len(all) >= FewestForP99 {
+			out.p99 = all[(len(all)*99+99)/100-1]
+		}
 		return out
 	},
 }

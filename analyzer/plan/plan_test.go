@@ -3,6 +3,7 @@ package plan_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +226,29 @@ func TestRatiosKeepEveryDigit(t *testing.T) {
 		if got := p.Gate.DeadlineMiss.Ratio.String(); got != text {
 			t.Errorf("%s is written as %s", text, got)
 		}
+	}
+}
+
+// A file of something else may be wrong in each of its lines.
+func TestTheFirstErrorsAreToldAndTheOthersCounted(t *testing.T) {
+	var text strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&text, "key%d: 1\n", i)
+	}
+	_, err := plan.Read("x", strings.NewReader(text.String()))
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 101 || !strings.HasPrefix(lines[99], "x:100: ") || lines[100] != "x: and 4900 more" {
+		t.Errorf("%d lines, the last: %s", len(lines), lines[len(lines)-1])
+	}
+	// Values that cannot hold together are as many.
+	text.Reset()
+	text.WriteString("version: 1\nrevision: a\nendpoints:\n")
+	for range 300 {
+		text.WriteString("  - {service: a, operation: x, budget: 1s}\n")
+	}
+	_, err = plan.Read("x", strings.NewReader(text.String()))
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != 101 {
+		t.Errorf("%d lines, the last: %s", len(lines), lines[len(lines)-1])
 	}
 }
 

@@ -22,7 +22,8 @@ const MaxBytes = 4 << 20
 //
 // It is strict: a key that it does not know, a key that is there twice, or a
 // value of another type than wanted is an error with its line. All of them are
-// returned, as [Errors], not only the first; what the values say together is
+// returned, as [Errors], not only the first, but for those after the first hundred,
+// of which there is a count; what the values say together is
 // checked once each of them can be read. Errors of r are returned as they are.
 func Read(name string, r io.Reader) (*Plan, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
@@ -60,9 +61,25 @@ func Read(name string, r io.Reader) (*Plan, error) {
 		}
 	}
 	if err := d.errs.orNil(); err != nil {
-		return nil, err
+		return nil, d.bounded()
 	}
 	return p, nil
+}
+
+// maxErrors is how many errors of one plan are told: a file of something else may
+// have one in each line.
+const maxErrors = 100
+
+// bounded returns the errors, which are in order, and a count of those beyond maxErrors.
+func (d *decoder) bounded() Errors {
+	if beyond := len(d.errs) - maxErrors; beyond > 0 {
+		d.errs = d.errs[:maxErrors]
+		d.untold += beyond
+	}
+	if d.untold > 0 {
+		d.errs = append(d.errs, &Error{File: d.name, Text: fmt.Sprintf("and %d more", d.untold)})
+	}
+	return d.errs
 }
 
 // decoder turns the nodes of a document into values. It goes by the types and
@@ -71,9 +88,15 @@ type decoder struct {
 	name  string
 	lines map[any]int // line of each value, by the pointer to it
 	errs  Errors
+	// untold is how many more errors there are: texts of so many would fill the memory.
+	untold int
 }
 
 func (d *decoder) fail(line int, format string, args ...any) {
+	if len(d.errs) >= maxErrors {
+		d.untold++
+		return
+	}
 	d.errs = append(d.errs, &Error{File: d.name, Line: line, Text: oneLine(fmt.Sprintf(format, args...))})
 }
 

@@ -51,7 +51,7 @@ func (r *reader) where() string {
 	if r.line > 0 {
 		return fmt.Sprintf("%s:%d", r.file, r.line)
 	}
-	return fmt.Sprintf("%s: byte %d", r.file, r.base+r.json.dec.InputOffset())
+	return fmt.Sprintf("%s: byte %d", r.file, r.base+r.json.offset())
 }
 
 // syntaxError cuts an error of the JSON decoder to its reason.
@@ -72,7 +72,6 @@ func (r *reader) document() {
 		r.json.skip()
 		r.alien = true
 	} else {
-		r.json.whole()
 		r.format(r)
 	}
 	if r.json.err == nil && r.alien && !r.known {
@@ -92,11 +91,19 @@ func (r *reader) readLines(b block) {
 		if line = bytes.TrimRight(trimStart(line), "\x00"); len(line) == 0 {
 			continue
 		}
-		first, before, noted, reasons := len(r.spans), r.notes, r.noted, r.reasons
+		first, before, noted, reasons, hint := len(r.spans), r.notes, r.noted, r.reasons, r.hint
+		undo := func() {
+			clear(r.spans[first:])
+			r.spans, r.notes, r.noted, r.reasons, r.hint = r.spans[:first], trace.Notes{}, 0, reasons, hint
+		}
 		r.notes, r.noted, r.holds = trace.Notes{}, 0, 1
 		r.json.resetBytes(line)
-		for r.json.err == nil {
-			r.document()
+		r.documents()
+		if errors.Is(r.json.err, errDoubt) {
+			undo()
+			r.holds = 1
+			r.json.resetDecoder(line)
+			r.documents()
 		}
 		r.holds = 0
 		if err := r.json.err; errors.Is(err, io.EOF) {
@@ -105,8 +112,8 @@ func (r *reader) readLines(b block) {
 			}
 			r.notes, r.noted = before, noted+r.noted
 		} else {
-			clear(r.spans[first:])
-			r.spans, r.notes, r.noted, r.reasons = r.spans[:first], before, noted, reasons
+			undo()
+			r.notes, r.noted = before, noted
 			switch cut := b.last && !found && errors.Is(err, io.ErrUnexpectedEOF); {
 			case !cut:
 				r.noteBroken(trace.NoteBadLine, err)
@@ -118,6 +125,13 @@ func (r *reader) readLines(b block) {
 		r.flushFull()
 	}
 	r.line = 0
+}
+
+// documents reads all JSON values there are.
+func (r *reader) documents() {
+	for r.json.err == nil {
+		r.document()
+	}
 }
 
 // noteBroken counts something that could not be read to its end.

@@ -44,6 +44,7 @@ func show(s trace.Span) string {
 		{trace.FlagOutbound, "outbound"},
 		{trace.FlagThresholdInvalid, "bad-th"},
 		{trace.FlagTailSampled, "tail"},
+		{trace.FlagStream, "stream"},
 	} {
 		if s.Is(f.flag) {
 			out += " " + f.name

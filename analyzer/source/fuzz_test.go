@@ -76,19 +76,26 @@ func FuzzOTLPJSON(f *testing.F) {
 	fuzzReader(f, "otlp-json", doc, doc+"\n"+doc+"\n", "["+doc+"]", doc+"\n{broken\n"+doc, "\x00\x00"+doc,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[`+otlpSpan("1", "")+`],"scope":{"attributes":[{"key":"tailsampling.policy"}]}}]}]}`,
 		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"W47/95gDgQPSabYzgT/GDA==","spanId":"7uGbfsPBsXQ="}]}],"resource":{}}]}`,
+		otlp(otlpSpan("1", `,"events":[{"timeUnixNano":"1","name":"message","attributes":[{"key":"message.type","value":{"stringValue":"SENT"}}]},`+
+			`{"attributes":[{"key":"message.type","value":{"stringValue":"SENT"}}],"name":"message"}]`)),
 		gzipped(doc), zstded(doc))
 }
 
 func FuzzOTLPProto(f *testing.F) {
 	msg := protoData(protoSpan(1, protoAttr(9, "http.status_code", varint(3, 504)), sub(13, str(1, protoID(0xa, 16)), str(2, protoID(9, 8)))))
 	scope := sub(1, sub(2, protoSpan(1), sub(1, protoAttr(3, "tailsampling.policy", str(1, "slow")))))
-	fuzzReader(f, formatProto, string(msg), string(scope), frame(msg)+frame(msg), string(msg)+string(msg))
+	inbound := func(n uint64) []byte {
+		return sub(11, protoAttr(3, "sequence-number", varint(3, n)), str(2, "Inbound message"))
+	}
+	stream := protoData(protoSpan(1, inbound(0), inbound(1)))
+	fuzzReader(f, formatProto, string(msg), string(scope), frame(msg)+frame(msg), string(msg)+string(msg), string(stream))
 }
 
 func FuzzJaeger(f *testing.F) {
 	span := `{"traceID":"a","spanID":"1","operationName":"op","references":[{"refType":"CHILD_OF","traceID":"a","spanID":"2"}],` +
 		`"startTime":100,"duration":50,"processID":"p1","tags":[{"key":"span.kind","value":"client"}]}`
 	fuzzReader(f, "jaeger", `{"data":[{"spans":[`+span+`],"processes":{"p1":{"serviceName":"svc","tags":[]}}}]}`,
+		`{"spans":[{"traceID":"a","spanID":"1","logs":[{"fields":[{"key":"event","value":"message"},{"key":"message.type","value":"SENT"}]}]}]}`,
 		`{"processes":{"p1":{}},"spans":[`+span+`,`+span+`]}`, span+"\n"+span, `[{"spans":[`+span+`],"data":[{"spans":[`+span+`]}]}]`)
 }
 
@@ -101,7 +108,8 @@ func FuzzZipkin(f *testing.F) {
 	fuzzReader(f, "zipkin",
 		`[{"traceId":"a","id":"1","kind":"CLIENT","timestamp":1,"duration":2,"localEndpoint":{"serviceName":"s"},"tags":{"error":"x"}}]`,
 		`[[{"traceId":"a","id":"1","annotations":[{"value":"cs","timestamp":1,"endpoint":{"serviceName":"s"}},{"value":"cr","timestamp":5}],`+
-			`"binaryAnnotations":[{"key":"sa","value":true,"endpoint":{"serviceName":"b"}}]}]]`)
+			`"binaryAnnotations":[{"key":"sa","value":true,"endpoint":{"serviceName":"b"}}]}]]`,
+		`[{"traceId":"a","id":"1","annotations":[{"value":"\"message\": {\"message.type\": \"SENT\"}"},{"value":"message|{\"message.type\":\"SENT\"}|0"}]}]`)
 }
 
 func FuzzTempo(f *testing.F) {
@@ -112,6 +120,7 @@ func FuzzTempo(f *testing.F) {
 func FuzzStdouttrace(f *testing.F) {
 	fuzzReader(f, "stdouttrace", `{"Name":"op","SpanContext":{"TraceID":"aa","SpanID":"1","TraceState":""},"Parent":{"SpanID":"2"},"SpanKind":2,`+
 		`"StartTime":"2024-02-06T11:15:06.611334019Z","EndTime":"2024-02-06T11:15:07Z","Attributes":[{"Key":"error","Value":{"Value":true}}],`+
+		`"Events":[{"Name":"message","Attributes":[{"Key":"message.type","Value":{"Type":"STRING","Value":"SENT"}}]}],`+
 		`"Links":[{"SpanContext":{"SpanID":"1"}}],"Status":{"Code":"Error"},"Resource":null}`)
 }
 
@@ -136,46 +145,91 @@ func FuzzID(f *testing.F) {
 	})
 }
 
-// FuzzWholeSpans holds that a span in memory, whose text is walked, and the same
-// span from a stream, token by token, come out the same.
-func FuzzWholeSpans(f *testing.F) {
+// FuzzText holds that a text in memory, over which the reader walks, comes out as it
+// does from the decoder, token by token, and that both find the same documents wrong.
+func FuzzText(f *testing.F) {
 	for _, span := range []string{
 		otlpSpan("1", `,"kind":2,"status":{"code":2},"traceState":"ot=th:8"`+
 			attributes(`{"key":"http.route","value":{"stringValue":"/u/{id}"}},{"value":{"doubleValue":0.8},"key":"latency_budget.limit"}`)),
 		otlpSpan("1", `,"name":"a\"}{\\","attributes":[{"key":"rpc.method","value":{"arrayValue":{"values":[{"stringValue":"]}"}]}}},null,7]`),
 		otlpSpan("1", `, "links" : [ {"traceId":"a","spanId":"9"} , {} ] , "events":[{"attributes":[[[{}]]]}],"kind":1e0,"droppedAttributesCount":-1.5e3`),
+		otlpSpan("1", `,"name":"\u8ba2\ud83d\ude00\n订单","x":[true,false,null,-0.5E+3,"",{},[]]`),
+		otlpSpan("1", `,"name":"`+"\xff\xfe"+`","x":"\ud800"`),
 	} {
-		f.Add([]byte(span))
+		f.Add([]byte(otlp(span)))
 	}
-	f.Fuzz(func(t *testing.T, span []byte) {
-		if bytes.ContainsAny(span, "\n\r") {
-			return
+	for _, doc := range []string{
+		``, ` `, `{}{}`, `[{}] {"resourceSpans":[]}`, `{"a":1,}`, `[1,]`, `[,]`, `{,}`, `{"a" 1}`, `{"a":1 "b":2}`, `{a:1}`, `[1 2]`, `]`, `{]`, `[}`,
+		`01`, `-`, `1.`, `.5`, `1e`, `tru`, `nulll`, `"\x"`, `"\u12g4"`, "\"\t\"", "\"\x00\"", `"`, `"abcdefgh`, `"abcdefg\`, `{"resourceSpans":[]},`, `[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]`,
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		const maxDepth = 20
+		memory, stream, parts := newJSONReader(maxDepth), newJSONReader(maxDepth), newJSONReader(maxDepth)
+		memory.resetBytes(doc)
+		stream.resetStream(bytes.NewReader(doc))
+		parts.resetStream(bytes.NewReader(doc))
+		walked, decoded, mixed := visit(memory, false), visit(stream, false), visit(parts, true)
+		failed := func(j *jsonReader) bool { return !errors.Is(j.err, io.EOF) }
+		if failed(memory) != failed(stream) || failed(parts) != failed(stream) {
+			t.Fatalf("in memory %v, by tokens %v, in parts %v", memory.err, stream.err, parts.err)
 		}
-		doc := []byte(otlp(string(span)))
-		read := func(prepare func(*reader)) (spans []string, failed bool) {
-			src, err := Open([]string{"-"}, nil, Options{Format: "otlp-json", MaxDepth: 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := newReader(src.opts, &src.in)
-			r.format = jsonFormats["otlp-json"]
-			r.holds = 1
-			prepare(r)
-			for r.json.err == nil {
-				r.document()
-			}
-			for _, s := range r.spans {
-				spans = append(spans, show(s))
-			}
-			return spans, !errors.Is(r.json.err, io.EOF)
+		if failed(stream) {
+			return // where reading ended is no matter: nothing of the document is kept
 		}
-		whole, wholeFailed := read(func(r *reader) { r.json.resetBytes(doc) })
-		tokens, tokensFailed := read(func(r *reader) { r.json.resetStream(bytes.NewReader(doc)) })
-		if wholeFailed != tokensFailed {
-			t.Fatalf("in memory failed: %v, from a stream: %v", wholeFailed, tokensFailed)
+		if !slices.Equal(walked, decoded) || memory.badUTF8 != stream.badUTF8 {
+			t.Errorf("%q in memory, %q by tokens", walked, decoded)
 		}
-		if !wholeFailed && !slices.Equal(whole, tokens) {
-			t.Errorf("in memory %q, from a stream %q", whole, tokens)
+		if !slices.Equal(mixed, decoded) || parts.badUTF8 != stream.badUTF8 {
+			t.Errorf("%q in parts, %q by tokens", mixed, decoded)
 		}
 	})
+}
+
+// visit reads everything in turn, passes over some of it, and tells what it met.
+func visit(j *jsonReader, parts bool) (met []string) {
+	var value func()
+	value = func() {
+		kind := j.peek()
+		met = append(met, string(kind))
+		switch {
+		case kind == 0:
+		case len(met)%7 == 0:
+			j.skip()
+		case kind == '[':
+			j.enter('[')
+			for j.more() {
+				value()
+			}
+		case kind == '{':
+			if parts {
+				j.enterPart()
+			} else {
+				j.enter('{')
+			}
+			for j.more() {
+				met = append(met, string(j.name()))
+				value()
+				// Passing over the rest is for texts in memory alone: there it must
+				// leave off where the end is.
+				if len(met)%11 == 0 {
+					if !j.leaveObject() {
+						for j.more() {
+							j.name()
+							j.skip()
+						}
+					}
+					break
+				}
+			}
+		default:
+			_, text := j.scalar()
+			met = append(met, string(text))
+		}
+	}
+	for j.err == nil {
+		value()
+	}
+	return met
 }

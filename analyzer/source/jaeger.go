@@ -164,7 +164,7 @@ type jaegerSpan struct {
 }
 
 func (r *reader) readJaegerSpan() {
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}
@@ -199,6 +199,8 @@ func (r *reader) jaegerSpanMember(name []byte, span *jaegerSpan) {
 		span.duration, d.duration = r.readInteger(durationPart)
 	case "tags", "tag":
 		r.readTags(&r.attrs)
+	case "logs":
+		r.readLogs()
 	case "processID":
 		if kind, text := r.json.scalar(); kind == '"' {
 			span.process = r.jaeger.process(text)
@@ -260,6 +262,32 @@ func (r *reader) readReferences(d *draft) {
 				r.json.skip()
 			}
 		}
+	}
+}
+
+// readLogs reads the events of a span. Each is a list of fields, and the one that is
+// called event names it.
+func (r *reader) readLogs() {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if r.attrs.Streaming() {
+			r.json.skip()
+			continue
+		}
+		if !r.json.enter('{') {
+			continue
+		}
+		r.event.Reset()
+		for r.json.more() {
+			if string(r.json.name()) == "fields" {
+				r.readTags(&r.event)
+			} else {
+				r.json.skip()
+			}
+		}
+		r.attrs.AddEvent(&r.event)
 	}
 }
 

@@ -2,11 +2,9 @@ package source
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,22 +27,20 @@ func (max depthError) Error() string {
 	return fmt.Sprintf("nested deeper than %d levels; raise --max-depth if this is meant", int(max))
 }
 
-// jsonReader reads JSON token by token. Its error is sticky: after the first
+// jsonReader reads JSON value by value: from memory by walking over the text, from
+// a stream by asking the decoder for each token. Its error is sticky: after the first
 // one every read gives nothing and more gives false, so that callers check it
 // once. Texts it returns are valid until the next read.
 type jsonReader struct {
-	dec      *jsontext.Decoder
-	mem      bytes.Buffer // the input in memory, which the decoder reads in place
+	text     jsonText // where inMemory
 	inMemory bool
+	part     bool              // text is a value of the stream, which the decoder stands behind
+	dec      *jsontext.Decoder // where not
+	mem      bytes.Buffer      // what the decoder reads in place
 	maxDepth int
 	err      error
 	scratch  []byte
 	badUTF8  int // texts that were repaired
-
-	// A value that was entered whole is walked without the decoder.
-	raw   []byte // its syntax has been checked; nil: none
-	pos   int    // of the next byte to look at
-	level int    // how deep in it
 }
 
 func newJSONReader(maxDepth int) *jsonReader {
@@ -53,17 +49,48 @@ func newJSONReader(maxDepth int) *jsonReader {
 	return j
 }
 
-// resetBytes starts to read text.
+// resetBytes starts to read text. The error is errDoubt where the decoder has to
+// read it: see resetDecoder.
 func (j *jsonReader) resetBytes(text []byte) {
+	j.text.reset(text, j.maxDepth)
+	j.inMemory, j.part, j.err, j.badUTF8 = true, false, nil, 0
+}
+
+// resetDecoder starts to read text by the decoder.
+func (j *jsonReader) resetDecoder(text []byte) {
 	j.mem = *bytes.NewBuffer(text)
-	j.dec.Reset(&j.mem, jsonOptions...)
-	j.inMemory, j.err, j.raw, j.level = true, nil, nil, 0
+	j.resetStream(&j.mem)
 }
 
 // resetStream starts to read from r.
 func (j *jsonReader) resetStream(r io.Reader) {
 	j.dec.Reset(r, jsonOptions...)
-	j.inMemory, j.err, j.raw, j.level = false, nil, nil, 0
+	j.inMemory, j.part, j.err, j.badUTF8 = false, false, nil, 0
+}
+
+// offset returns how much of a stream was read.
+func (j *jsonReader) offset() int64 {
+	switch {
+	case j.part:
+		return j.dec.InputOffset() - int64(len(j.text.text)-j.text.pos)
+	case j.inMemory:
+		return 0
+	}
+	return j.dec.InputOffset()
+}
+
+// settle makes an error of a doubt, and goes back to the stream at the end of a part
+// of it. The decoder has checked the grammar of a part, so what is left to doubt
+// is its depth.
+func (j *jsonReader) settle() {
+	switch {
+	case j.text.doubt && j.part:
+		j.err = depthError(j.maxDepth)
+	case j.text.doubt:
+		j.err = errDoubt
+	case j.part && j.text.depth == 0:
+		j.inMemory, j.part = false, false
+	}
 }
 
 // peek returns the kind of the next token, 0 at the end or at an error.
@@ -71,8 +98,14 @@ func (j *jsonReader) peek() jsontext.Kind {
 	if j.err != nil {
 		return 0
 	}
-	if j.raw != nil {
-		return j.peekRaw()
+	if j.inMemory {
+		if j.text.depth == 0 && j.text.atEnd() {
+			j.err = io.EOF
+			return 0
+		}
+		k := j.text.peek()
+		j.settle()
+		return k
 	}
 	k := j.dec.PeekKind()
 	if k == 0 {
@@ -88,174 +121,77 @@ func (j *jsonReader) enter(open jsontext.Kind) bool {
 		j.skip()
 		return false
 	}
-	if j.raw != nil {
-		j.pos++
-		j.level++
-	} else if _, j.err = j.dec.ReadToken(); j.err != nil {
-		return false
+	if j.inMemory {
+		j.text.open(open == '{')
+		j.settle()
+		return j.err == nil
 	}
-	if j.depth() > j.maxDepth {
+	if _, j.err = j.dec.ReadToken(); j.err == nil && j.dec.StackDepth() > j.maxDepth {
 		j.err = depthError(j.maxDepth)
 	}
 	return j.err == nil
 }
 
-// depth returns how many objects and arrays are open.
-func (j *jsonReader) depth() int { return j.dec.StackDepth() + j.level }
-
-// whole takes the object or array that is next as a whole, if the input is in
-// memory anyway: the decoder checks its syntax in one go, and up to its end the
-// other methods walk over its text, which costs a fraction of asking the decoder
-// for each token.
-func (j *jsonReader) whole() {
-	if k := j.peek(); j.inMemory && j.raw == nil && (k == '{' || k == '[') {
-		if j.raw, j.err = j.dec.ReadValue(); j.err != nil {
-			j.raw = nil
-		}
-		j.pos, j.level = 0, 0
+// enterPart is enter for an object that is small and one of many: in a stream, the
+// decoder takes it as a whole and the reader walks over its text, which costs half
+// of asking for each token.
+func (j *jsonReader) enterPart() bool {
+	if j.peek() != '{' || j.inMemory || j.dec.StackDepth() == 0 {
+		return j.enter('{')
 	}
+	limit := j.maxDepth - j.dec.StackDepth()
+	raw, err := j.dec.ReadValue()
+	if err != nil {
+		return j.enter('{') // up to where it is wrong
+	}
+	j.text.reset(raw, limit)
+	j.inMemory, j.part = true, true
+	j.text.open(true)
+	j.settle()
+	return j.err == nil
 }
 
-// peekRaw goes to the next token of raw. Commas and colons are where they
-// belong and say nothing more.
-func (j *jsonReader) peekRaw() jsontext.Kind {
-	for i := j.pos; i < len(j.raw); i++ {
-		c := j.raw[i]
-		switch c {
-		case ' ', '\t', '\r', '\n', ',', ':':
-			continue
-		}
-		j.pos = i
-		if c == '-' || c >= '0' && c <= '9' {
-			return '0'
-		}
-		return jsontext.Kind(c)
-	}
-	return 0
-}
-
-// scalarRaw reads the string or literal that is next in raw.
-func (j *jsonReader) scalarRaw(kind jsontext.Kind) []byte {
-	raw := j.raw[j.pos:]
-	if kind != '"' {
-		n := bytes.IndexAny(raw, ",]} \t\r\n") // an object is around it
-		j.pos += n
-		return raw[:n]
-	}
-	n, plain := stringEnd(raw)
-	j.pos += n
-	if plain {
-		return raw[1 : n-1]
-	}
-	return j.unquote(raw[:n])
-}
-
-// stringEnd returns the length of the JSON string at the start of raw, and
-// whether it is its own text: all ASCII and without escapes.
-func stringEnd(raw []byte) (n int, plain bool) {
-	plain = true
-	for i := 1; i < len(raw); i++ {
-		// Pass over eight bytes at a time while none of them is special. A byte
-		// is zero in w^x where w has x, and only there does (v-1)&^v set its
-		// high bit, up to the first such byte.
-		for len(raw)-i >= 8 {
-			const ones, high = 0x0101010101010101, 0x8080808080808080
-			w := binary.LittleEndian.Uint64(raw[i:])
-			quote, slash := w^ones*'"', w^ones*'\\'
-			if special := ((quote-ones)&^quote | (slash-ones)&^slash | w) & high; special != 0 {
-				i += bits.TrailingZeros64(special) / 8
-				break
-			}
-			i += 8
-		}
-		if i >= len(raw) {
-			break
-		}
-		switch c := raw[i]; {
-		case c == '"':
-			return i + 1, plain
-		case c == '\\':
-			i++
-			plain = false
-		case c >= utf8.RuneSelf:
-			plain = false
-		}
-	}
-	return len(raw), false
-}
-
-// skipRaw passes over the value that is next in raw.
-func (j *jsonReader) skipRaw(kind jsontext.Kind) {
-	if kind != '{' && kind != '[' {
-		if kind == '"' {
-			n, _ := stringEnd(j.raw[j.pos:])
-			j.pos += n
-		} else {
-			j.scalarRaw(kind)
-		}
-		return
-	}
-	j.pos++
-	j.level++
-	j.leave(j.level)
-}
-
-// follows tells whether raw goes on with the start of an object up to the
+// follows tells whether the text goes on with the start of an object up to the
 // opening quote of its first text, and if so enters it; textOf reads the text.
 func (j *jsonReader) follows(start string) bool {
-	if j.raw == nil || len(j.raw)-j.pos < len(start) || string(j.raw[j.pos:j.pos+len(start)]) != start || j.depth() >= j.maxDepth {
+	t := &j.text
+	if !j.inMemory || j.err != nil || len(t.text)-t.pos < len(start) || string(t.text[t.pos:t.pos+len(start)]) != start {
 		return false
 	}
-	j.pos += len(start) - 1
-	j.level++
-	return true
+	t.open(true)
+	t.pos += len(start) - len(`{"`)
+	t.fresh = false
+	j.settle()
+	return j.err == nil
 }
 
-func (j *jsonReader) textOf() []byte { return j.scalarRaw('"') }
+func (j *jsonReader) textOf() []byte {
+	raw, plain := j.text.string()
+	j.settle()
+	return j.unquote(raw, plain)
+}
 
 // leaveObject passes over the rest of the innermost object, if that can be done
 // faster than member by member.
 func (j *jsonReader) leaveObject() bool {
-	if j.raw == nil || j.level < 2 {
+	if !j.inMemory || j.err != nil {
 		return false
 	}
-	j.leave(j.level)
+	j.text.leave(j.text.depth - 1)
+	j.settle()
 	return true
-}
-
-// leave passes over the rest of the object or array of raw whose members have
-// the given level.
-func (j *jsonReader) leave(level int) {
-	raw, i := j.raw, j.pos
-	for ; i < len(raw) && j.level >= level; i++ {
-		switch raw[i] {
-		case '{', '[':
-			if j.level++; j.depth() > j.maxDepth {
-				j.err = depthError(j.maxDepth)
-				return
-			}
-		case '}', ']':
-			j.level--
-		case '"':
-			n, _ := stringEnd(raw[i:])
-			i += n - 1
-		}
-	}
-	j.pos = i
 }
 
 // more tells whether the object or array has another member; at its end it
 // leaves it.
 func (j *jsonReader) more() bool {
-	if j.raw != nil && j.err == nil {
-		if k := j.peekRaw(); k != '}' && k != ']' {
-			return true
+	if j.inMemory {
+		if j.err != nil {
+			return false
 		}
-		j.pos++
-		if j.level--; j.level == 0 {
-			j.raw = nil
-		}
-		return false
+		more := j.text.more()
+		j.settle()
+		return more
 	}
 	switch j.peek() {
 	case 0:
@@ -280,11 +216,16 @@ func (j *jsonReader) nextObject() bool {
 
 // name reads the name of an object's member.
 func (j *jsonReader) name() []byte {
-	if j.raw != nil { // more has gone to it
-		return j.scalarRaw('"')
+	if !j.inMemory {
+		_, text := j.scalar()
+		return text
 	}
-	_, text := j.scalar()
-	return text
+	if j.err != nil {
+		return nil
+	}
+	raw, plain := j.text.name()
+	j.settle()
+	return j.unquote(raw, plain)
 }
 
 // scalar reads a value that is no object or array: the kind, and the text of a
@@ -298,24 +239,35 @@ func (j *jsonReader) scalar() (kind jsontext.Kind, text []byte) {
 		j.skip()
 		return kind, nil
 	}
-	if j.raw != nil {
-		return kind, j.scalarRaw(kind)
+	var raw []byte
+	plain := false
+	switch {
+	case !j.inMemory:
+		raw, j.err = j.dec.ReadValue()
+	case kind == '"':
+		raw, plain = j.text.string()
+		j.settle()
+	default:
+		raw = j.text.literal()
+		j.settle()
 	}
-	raw, err := j.dec.ReadValue()
-	if err != nil {
-		j.err = err
+	switch {
+	case j.err != nil:
 		return 0, nil
-	}
-	if kind != '"' {
+	case kind != '"':
 		return kind, raw
 	}
-	return kind, j.unquote(raw)
+	return kind, j.unquote(raw, plain)
 }
 
-// unquote returns the text of a JSON string.
-func (j *jsonReader) unquote(raw []byte) []byte {
+// unquote returns the text of a JSON string, which is plain or not as
+// [jsonText.string] tells.
+func (j *jsonReader) unquote(raw []byte, plain bool) []byte {
+	if j.err != nil {
+		return nil
+	}
 	text := raw[1 : len(raw)-1]
-	if bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+	if plain || bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
 		return text
 	}
 	var err error
@@ -331,18 +283,14 @@ func (j *jsonReader) skip() {
 	if kind == 0 {
 		return
 	}
-	if j.raw != nil {
-		j.skipRaw(kind)
+	if j.inMemory {
+		j.text.skip()
+		j.settle()
 		return
 	}
 	start := j.dec.StackDepth()
-	if j.inMemory || kind != '{' && kind != '[' {
-		raw, err := j.dec.ReadValue()
-		j.err = err
-		// Only a text with that many brackets can be too deep.
-		if err == nil && len(raw) >= 2*(j.maxDepth-start) && nesting(raw) > j.maxDepth-start {
-			j.err = depthError(j.maxDepth)
-		}
+	if kind != '{' && kind != '[' {
+		_, j.err = j.dec.ReadValue()
 		return
 	}
 	for {
@@ -357,25 +305,4 @@ func (j *jsonReader) skip() {
 			return
 		}
 	}
-}
-
-// nesting returns how deep the brackets of valid JSON go.
-func nesting(raw []byte) int {
-	depth, deepest := 0, 0
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth--
-		case '"':
-			for i++; raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		}
-	}
-	return deepest
 }

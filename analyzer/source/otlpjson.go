@@ -212,7 +212,7 @@ func (r *reader) endScope(sc *scope) {
 }
 
 func (r *reader) readOTLPSpan(rs *resourceSpans) {
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}
@@ -239,6 +239,8 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 			end, endState = r.readInteger(endPart)
 		case "attributes":
 			r.readAttributes(&r.attrs, (*reader).readAnyValue)
+		case "events":
+			r.readEvents((*reader).readAnyValue)
 		case "links":
 			r.readLinks(d)
 		case "status":
@@ -308,6 +310,37 @@ func (r *reader) readLinks(d *draft) {
 				r.json.skip()
 			}
 		}
+	}
+}
+
+// readEvents reads an array of events, in the spelling of OTLP or of stdouttrace.
+// Nothing but whether the span is a stream depends on them.
+func (r *reader) readEvents(readValue func(*reader) attrValue) {
+	if !r.json.enter('[') {
+		return
+	}
+	for r.json.more() {
+		if r.attrs.Streaming() {
+			r.json.skip()
+			continue
+		}
+		if !r.json.enter('{') {
+			continue
+		}
+		r.event.Reset()
+		for r.json.more() {
+			switch string(r.json.name()) {
+			case "name", "Name":
+				if kind, text := r.json.scalar(); kind == '"' {
+					r.event.SetString(trace.AttrEventName, text)
+				}
+			case "attributes", "Attributes":
+				r.readAttributes(&r.event, readValue)
+			default:
+				r.json.skip()
+			}
+		}
+		r.attrs.AddEvent(&r.event)
 	}
 }
 

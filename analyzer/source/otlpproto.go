@@ -215,6 +215,8 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 			end = f.value
 		case f.num == 9 && f.typ == protowire.BytesType:
 			r.readKeyValue(f.bytes, &r.attrs)
+		case f.num == 11 && f.typ == protowire.BytesType:
+			r.readEventProto(f.bytes)
 		case f.num == 13 && f.typ == protowire.BytesType:
 			d.readLinkProto(f.bytes)
 		case f.num == 15 && f.typ == protowire.BytesType:
@@ -224,6 +226,28 @@ func (r *reader) readSpanProto(msg []byte, rs *resourceSpans) {
 	// What is over the range stays so.
 	r.setTimes(int64(min(start, trace.TimeBound)), timeOK, int64(min(end, trace.TimeBound)), timeOK)
 	r.finish(rs.res, rs.waiting)
+}
+
+// readEventProto reads an Event, up to where it is broken.
+func (r *reader) readEventProto(msg []byte) {
+	if r.attrs.Streaming() {
+		return
+	}
+	r.event.Reset()
+	for len(msg) > 0 {
+		f, rest, err := nextField(msg)
+		if err != nil {
+			break
+		}
+		msg = rest
+		switch {
+		case f.num == 2 && f.typ == protowire.BytesType:
+			r.event.SetString(trace.AttrEventName, f.bytes)
+		case f.num == 3 && f.typ == protowire.BytesType:
+			r.readKeyValue(f.bytes, &r.event)
+		}
+	}
+	r.attrs.AddEvent(&r.event)
 }
 
 func (d *draft) readLinkProto(msg []byte) {

@@ -24,6 +24,7 @@ type reader struct {
 	cache    *trace.Cache
 	attrs    trace.Attributes // of the span being read
 	resAttrs trace.Attributes // of the resource being read
+	event    trace.Attributes // of the event being read
 	held     []byte           // an attribute value that came before its key
 	draft    draft
 	jaeger   jaegerProcesses
@@ -223,10 +224,11 @@ func (r *reader) note(kind trace.NoteKind, d *draft) {
 }
 
 // noteAttribute counts what was wrong with an attribute, if anything: at once
-// for a resource, with the span for a span.
+// for a resource, with the span for a span. Those of events are not counted: few of
+// them say anything.
 func (r *reader) noteAttribute(attrs *trace.Attributes, kind trace.NoteKind) {
 	switch {
-	case kind == "":
+	case kind == "", attrs == &r.event:
 	case attrs == &r.attrs:
 		r.draft.note(kind)
 	default:

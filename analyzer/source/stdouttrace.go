@@ -42,6 +42,8 @@ func readStdouttrace(r *reader) {
 			end, endState = r.readRFC3339(endPart)
 		case "Attributes":
 			r.readAttributes(&r.attrs, (*reader).readStdoutValue)
+		case "Events":
+			r.readEvents((*reader).readStdoutValue)
 		case "Links":
 			r.readStdoutLinks(d)
 		case "Status":

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"bytes"
+
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
@@ -61,7 +63,7 @@ func readZipkin(r *reader) {
 	if r.each(readZipkin) {
 		return
 	}
-	if kind := r.json.peek(); !r.json.enter('{') {
+	if kind := r.json.peek(); !r.json.enterPart() {
 		r.notSpan(kind)
 		return
 	}
@@ -132,7 +134,7 @@ func (r *reader) readEndpoint() trace.Resource {
 	return r.resAttrs.Resource(r.cache)
 }
 
-// readAnnotations keeps the core annotations of version 1; others are events.
+// readAnnotations keeps the core annotations of version 1; others may be events.
 func (r *reader) readAnnotations(z *zipkinParts) {
 	if !r.json.enter('[') {
 		return
@@ -150,7 +152,9 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 				event.time, state = r.readInteger(otherPart)
 			case "value":
 				_, text := r.json.scalar()
-				which, isCore = coreAnnotation(text)
+				if which, isCore = coreAnnotation(text); !isCore {
+					r.annotated(text)
+				}
 			case "endpoint":
 				event.from = r.readEndpoint()
 				z.v1 = true
@@ -167,6 +171,29 @@ func (r *reader) readAnnotations(z *zipkinParts) {
 			z.core[which] = event
 		}
 	}
+}
+
+// annotated takes note of the event that an annotation stands for. OpenTelemetry has
+// exporters write its name and attributes as one text; those of the Collector and of
+// some languages put other signs between the two:
+//
+//	"message": { "message.type" : "SENT", "message.id": 1 }
+//	message|{"message.type":"SENT","message.id":1}|0
+func (r *reader) annotated(text []byte) {
+	i := bytes.LastIndexByte(text, '{')
+	if i < 0 || r.attrs.Streaming() {
+		return
+	}
+	r.event.Reset()
+	r.event.SetString(trace.AttrEventName, bytes.Trim(text[:i], "{\":| "))
+	for member := range bytes.SplitSeq(text[i:], []byte{','}) { // none that is wanted has a comma in it
+		name, value, _ := bytes.Cut(member, []byte{':'})
+		if key, wanted := r.event.See(bytes.Trim(name, "{\" ")); wanted {
+			value, _, _ = bytes.Cut(value, []byte{'}'})
+			r.event.SetString(key, bytes.Trim(value, "\" "))
+		}
+	}
+	r.attrs.AddEvent(&r.event)
 }
 
 // readBinaryAnnotations reads the tags of version 1. The keys sa and ca say who

@@ -69,6 +69,8 @@ func CheckRemainingAttributes(list []RemainingAttribute) error {
 		switch {
 		case r.Name == "":
 			return errors.New("the name of an attribute is empty")
+		case strings.HasPrefix(r.Name, "latency_budget."):
+			return fmt.Errorf("attribute %q has a meaning of its own", r.Name)
 		case seen[r.Name]:
 			return fmt.Errorf("attribute %q is named twice", r.Name)
 		case r.Unit <= 0:
@@ -153,7 +155,7 @@ func sameHeader[T ~string | ~[]byte](name T, header string) bool {
 
 // TakesList tells whether the attribute may be a list of texts: its only element
 // is then its value, and a list of any other length is to be left out.
-func (k AttrKey) TakesList() bool { return k >= attrRelativeHeader && k <= attrIdempotencyKey }
+func (k AttrKey) TakesList() bool { return k >= attrRelativeHeader && k <= attrContentType }
 
 // setHeader takes the value of a captured header.
 func (a *Attributes) setHeader(key AttrKey, v []byte) NoteKind {
@@ -197,6 +199,8 @@ func (a *Attributes) setHeader(key AttrKey, v []byte) NoteKind {
 		}
 	case attrIdempotencyKey:
 		a.idempotent = a.idempotent || len(v) > 0
+	case attrContentType:
+		a.setSign(key, v)
 	}
 	return ""
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // on describes a span with what was captured of it. It starts at 1000 s, below
@@ -250,6 +252,7 @@ func TestOtherAttributesForWhatRemains(t *testing.T) {
 		"empty":               {{"", 1}},
 		"unit":                {{"a", 0}},
 		"meaning of its own":  {{"http.route", 1}},
+		"meaning of its o":    {{"latency_budget.remaining.end", 1}},
 		"a meaning of its ow": {{"http.request.header.grpc-timeout", 1}},
 	} {
 		if err := CheckRemainingAttributes(bad); err == nil || !strings.Contains(err.Error(), want) {
@@ -301,4 +304,55 @@ func TestAttributesAreReadWithoutAllocation(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}
+}
+
+// FuzzCapturedHeaders: whatever stands in a header, in whatever form it was captured, a span has no
+// more left than a day and no limit over an hour, and says the same in files and in a Collector.
+func FuzzCapturedHeaders(f *testing.F) {
+	for _, v := range []string{
+		"300", "-1", "0", "1800000000100", "999999999999999", "99999u", "8H", "1n", `["300"]`, `["a","b"]`, `["\""]`, "[", "",
+		`obs1;r=254.318;t=300;h=2;s="0000000000000001"`, `obs1; s="0000000000000001";x="a;\"";h=255;t=1;r=-1`, "obs1;r=;t=;h=;s=", "obs2;r=1",
+	} {
+		for i := range headers {
+			f.Add(uint8(i), uint8(KindServer), v, "")
+		}
+		f.Add(uint8(len(headers)), uint8(KindClient), v, "0.25")
+	}
+	f.Fuzz(func(t *testing.T, which, kind uint8, value, own string) {
+		keys := []string{"deadline_remaining_ms", "latency_budget.remaining.start", "latency_budget.limit", "latency_budget.deadline.remaining"}
+		for _, h := range headers {
+			keys = append(keys, http+h.name)
+		}
+		cache := new(Interner).NewCache()
+		var asBytes, asText Attributes
+		for _, pair := range [][2]string{{keys[int(which)%len(keys)], value}, {keys[int(which/16)%len(keys)], own}} {
+			key, wanted := asBytes.See([]byte(pair[0]))
+			if !wanted {
+				t.Fatalf("%s is not wanted", pair[0])
+			}
+			if b, s := asBytes.SetString(key, []byte(pair[1])), asText.SetText(key, pair[1]); b != s {
+				t.Fatalf("%s=%q: note %q as bytes, %q as text", pair[0], pair[1], b, s)
+			}
+		}
+		span := Span{ID: SpanID{7: 2}, Kind: Kind(kind % 6), Start: 1000e9, Duration: 1e6}
+		if kind&8 != 0 {
+			span.Parent = SpanID{7: 1}
+		}
+		other := span
+		asBytes.Describe(&span, Resource{}, cache)
+		asText.Describe(&other, Resource{}, cache)
+		if diff := cmp.Diff(span, other); diff != "" {
+			t.Fatalf("as bytes (-) and as text (+):\n%s", diff)
+		}
+		if st := span.Stamp; st != nil {
+			for _, ns := range []int64{st.Remaining, st.DeadlineRemaining, st.Announced} {
+				if ns > maxRemaining || ns < -maxRemaining {
+					t.Errorf("%+v", *st)
+				}
+			}
+			if st.Limit < 0 || st.Limit > maxLimit {
+				t.Errorf("%+v", *st)
+			}
+		}
+	})
 }

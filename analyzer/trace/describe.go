@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Attributes collects, of one span or one resource, the few attributes that
+// Attributes collects, of one span, resource or event, the few attributes that
 // the analysis needs, and turns them into the fields of a [Span]. It is the
 // one place that knows attribute keys; readers of files and the Collector
 // processor both fill it.
@@ -35,6 +35,10 @@ type Attributes struct {
 
 	timedOut, cancelled, failed   bool
 	refused, detached, idempotent bool // refused: as a bad request
+
+	ways     way  // in which messages went, by the events of the span
+	way      way  // of the message that an event tells of; 0: of none
+	numbered bool // the event has a sequence-number
 
 	threshold uint64
 	stamp     Stamp
@@ -61,6 +65,7 @@ const (
 	AttrTraceState                       // the W3C tracestate header
 	AttrSpanName                         // the name of the span
 	AttrStatusMessage                    // what the status of the span says in words
+	AttrEventName                        // the name of an event
 
 	attrRoute
 	attrURLTemplate
@@ -81,6 +86,14 @@ const (
 	attrHostIP
 	numTexts
 
+	// Signs of a stream; see setSign.
+	attrScheme
+	attrMethodType
+	attrOperationType
+	attrMessageCount
+	attrMessageType
+	attrSequenceNumber
+
 	attrErrorType
 	attrGRPCStatus
 	attrHTTPStatus
@@ -100,13 +113,14 @@ const (
 	attrPerHopHeader
 	attrObservedHeader
 	attrIdempotencyKey
+	attrContentType
 
 	attrOwnRemaining // and as many more as there can be such attributes
 )
 
 // TellsBudget tells whether the attribute may say what was left of a budget.
 func (k AttrKey) TellsBudget() bool {
-	return k >= attrLimit && k != attrDetached && k != attrIdempotencyKey
+	return k >= attrLimit && k != attrDetached && k != attrIdempotencyKey && k != attrContentType
 }
 
 // TellsEnd tells whether the attribute may say how the span ended.
@@ -178,6 +192,20 @@ var wantedNames = []wanted{
 	{"latency_budget.announced.fresh", attrFresh},
 	{"latency_budget.source", attrSource},
 	{"latency_budget.detached", attrDetached},
+	{"url.scheme", attrScheme},
+	{"http.scheme", attrScheme},
+	{"rpc.type", attrMethodType},
+	{"grpc.method_type", attrMethodType},
+	{"grpc.method.kind", attrMethodType},
+	{"grpc.sent.message_count", attrMessageCount},
+	{"grpc.received.message_count", attrMessageCount},
+	{"graphql.operation.type", attrOperationType},
+	{"http.response.header.content-type", attrContentType},
+	{"http.response.header.content_type", attrContentType},
+	{"event", AttrEventName},
+	{"message.type", attrMessageType},
+	{"rpc.message.type", attrMessageType},
+	{"sequence-number", attrSequenceNumber},
 	{"peer.service", AttrPeerService},
 	{"server.address", attrServerAddress},
 	{"net.peer.name", attrServerAddress},
@@ -341,7 +369,9 @@ func (a *Attributes) SetString(key AttrKey, v []byte) NoteKind {
 		}
 	case attrDetached:
 		a.detached = foldEqual(v, "true")
-	case attrRelativeHeader, attrGRPCTimeout, attrAbsoluteHeader, attrPerHopHeader, attrObservedHeader, attrIdempotencyKey:
+	case attrScheme, attrMethodType, attrOperationType, attrMessageCount, attrMessageType, attrSequenceNumber:
+		a.setSign(key, v)
+	case attrRelativeHeader, attrGRPCTimeout, attrAbsoluteHeader, attrPerHopHeader, attrObservedHeader, attrIdempotencyKey, attrContentType:
 		return a.setHeader(key, v)
 	default:
 		if key >= attrOwnRemaining {
@@ -393,6 +423,16 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 		a.cancelled = a.cancelled || v == 499
 		a.timedOut = a.timedOut || v == 504
 		a.refused = a.refused || v == 400
+		if v == 101 { // switching protocols
+			a.flags |= FlagStream
+		}
+	case attrMessageCount:
+		if v > 1 {
+			a.flags |= FlagStream
+		}
+	case attrSequenceNumber:
+		a.numbered = true
+	case attrScheme, attrMethodType, attrOperationType, attrMessageType, attrContentType: // numbers of somebody else
 	case attrLimit, attrRemaining, attrDeadline, attrAnnounced:
 		return a.SetFloat(key, float64(v))
 	case attrFresh, attrSource, attrDetached:
@@ -568,8 +608,13 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 	if a.detached {
 		s.Flags |= FlagFollowsFrom
 	}
-	if m := a.text(attrMethod); !a.idempotent && (string(m) == "POST" || string(m) == "PATCH") {
-		s.Flags |= FlagUnsafe
+	switch string(a.text(attrMethod)) {
+	case "POST", "PATCH":
+		if !a.idempotent {
+			s.Flags |= FlagUnsafe
+		}
+	case "CONNECT":
+		s.Flags |= FlagStream
 	}
 	s.Threshold = a.threshold
 	// A Collector derived what was left from a deadline that the service stamped, or from

@@ -114,6 +114,8 @@ const (
 	FlagTailSampled
 	// FlagUnsafe: an HTTP POST or PATCH for which no idempotency key was captured.
 	FlagUnsafe
+	// FlagStream: the span is a stream of messages, so its duration is a lifetime.
+	FlagStream
 )
 
 // Desc is what a span says of the work it stands for. Readers intern it: spans

@@ -260,6 +260,7 @@ type Call struct {
 	LongestPause   int64
 	Outcome        Outcome
 	ServerOnly     bool // a SERVER span of another service without CLIENT span: network time is missing
+	Stream         bool // one of its halves or attempts is a stream of messages: see FlagStream
 }
 
 // Duration returns End-Start.
@@ -400,7 +401,7 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
 		Parent: -1, Span: entry, Callee: entry, Maker: entry, Start: root.Start, End: root.End(),
-		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome,
+		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome, Stream: root.Is(FlagStream),
 	}
 	tr.stack = tr.stack[:0]
 	if root.Kind == KindClient {
@@ -458,7 +459,7 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Parent: at.owner, Span: at.span, Callee: at.span, Maker: at.maker, Kind: kind,
 		Start: s.Start + at.shift, End: s.End() + at.shift,
-		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome,
+		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome, Stream: s.Is(FlagStream),
 	}
 	owner := &tr.Calls[at.owner]
 	caller := &t.Spans[owner.Callee]
@@ -535,7 +536,7 @@ func (t *Trace) isHalf(child int32) bool {
 
 // foldedServer looks for the SERVER half of a CLIENT span, under it, its attempts
 // and its parts: the half that ended last is the one that answered. It
-// sets what is known of attempts.
+// sets what is known of attempts and of streams.
 func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 	t := tr.Trace
 	server := int32(-1)
@@ -548,6 +549,7 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 		for _, c := range t.Children(at) {
 			switch {
 			case t.isHalf(c):
+				call.Stream = call.Stream || t.Spans[c].Is(FlagStream)
 				if server < 0 || t.Spans[c].End() > t.Spans[server].End() {
 					server = c
 				}
@@ -555,6 +557,7 @@ func (tr *Tree) foldedServer(client int32, call *Call) int32 {
 				tr.stack = append(tr.stack, pending{span: c})
 			case t.IsAttempt(c):
 				try := &t.Spans[c]
+				call.Stream = call.Stream || try.Is(FlagStream)
 				if try.Start >= until {
 					pause = max(pause, try.Start-until)
 				}

@@ -261,4 +261,4 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 }
 
 const allowDetachedUsage = "no findings for calls that match this glob on 'service operation', nor for what they call: " +
-	"they are meant to outlive the request, such as long streams (repeatable)"
+	"they are meant to outlive the request, such as streams that no attribute tells (repeatable)"

@@ -28,6 +28,7 @@ type Reader struct {
 	interner          *trace.Interner
 	cache             *trace.Cache
 	attrs, res, scope trace.Attributes
+	event             trace.Attributes
 	tellers           [256]bool // first bytes of the names that Telling asks about
 	stamps            []trace.Stamp
 	current           trace.Span // what visit gets
@@ -147,6 +148,9 @@ func (r *Reader) Span(out *trace.Span, s ptrace.Span, res trace.Resource) {
 		out.Kind = trace.Kind(k)
 	}
 	r.setSpan(s)
+	if s.Events().Len() > 1 { // a single one tells nothing
+		r.addEvents(s.Events())
+	}
 	follow(out, s.Links())
 	// An array that grows leaves those behind that spans already point to.
 	n := len(r.stamps)
@@ -169,6 +173,19 @@ func (r *Reader) setSpan(s ptrace.Span) {
 	r.attrs.SetStatus(s.Status().Code() == ptrace.StatusCodeError)
 	if message := s.Status().Message(); message != "" {
 		r.attrs.SetText(trace.AttrStatusMessage, message)
+	}
+}
+
+// addEvents looks for messages of a stream.
+func (r *Reader) addEvents(events ptrace.SpanEventSlice) {
+	for _, e := range events.All() {
+		if r.attrs.Streaming() {
+			return
+		}
+		r.event.Reset()
+		r.event.SetText(trace.AttrEventName, e.Name())
+		r.setAll(&r.event, e.Attributes())
+		r.attrs.AddEvent(&r.event)
 	}
 }
 

@@ -42,7 +42,7 @@ func names() []string {
 func put(rng *rand.Rand, s ptrace.Span, name string) {
 	texts := []string{
 		"504", "499", "4", "1", "200", "0", "context deadline exceeded", "CANCELLED", "timeout", "300", "300m", "", "false", "ERROR", "derived",
-		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`,
+		`obs1;r=254.318;t=300;h=2;s="00f067aa0ba902b7"`, "CONNECT", "ws", "SERVER_STREAMING", "subscription", "text/event-stream", "101",
 	}
 	v := s.Attributes().PutEmpty(name)
 	kind := rng.IntN(6)
@@ -58,13 +58,28 @@ func put(rng *rand.Rand, s ptrace.Span, name string) {
 	case 0:
 		v.SetStr(text)
 	case 1:
-		v.SetInt([]int64{0, 1, 4, 200, 499, 504, 300}[rng.IntN(7)])
+		v.SetInt([]int64{0, 1, 4, 200, 499, 504, 300, 101}[rng.IntN(8)])
 	case 2:
 		v.SetDouble([]float64{0, 1, 4, 504, 0.25}[rng.IntN(5)])
 	case 3:
 		v.SetBool(rng.IntN(2) == 0)
 	case 4:
 		v.SetEmptySlice().AppendEmpty().SetStr(text)
+	}
+}
+
+// streamNames are the attributes by which a span can say that it is a stream.
+var streamNames = []string{
+	"url.scheme", "http.scheme", "rpc.type", "grpc.method_type", "grpc.method.kind", "grpc.sent.message_count",
+	"grpc.received.message_count", "graphql.operation.type", "http.response.header.content-type", "http.response.header.content_type",
+	"message.type", "sequence-number", "event",
+}
+
+func putText(rng *rand.Rand, to pcommon.Map, name string) {
+	if rng.IntN(3) == 0 {
+		to.PutInt(name, rng.Int64N(3))
+	} else {
+		to.PutStr(name, []string{"SENT", "RECEIVED", "1", "x"}[rng.IntN(4)])
 	}
 }
 
@@ -113,7 +128,8 @@ func TestTellingMissesNothing(t *testing.T) {
 // A span says the same in a Collector and in the file that it writes.
 func TestSpansSayTheSameInFiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	keys := append(names(), "latency_budget.detached", "http.request.header.idempotency-key", "host.name", "span.kind", "db.system")
+	keys := append(names(), streamNames...)
+	keys = append(keys, "latency_budget.detached", "http.request.header.idempotency-key", "host.name", "span.kind", "db.system")
 	traces := ptrace.NewTraces()
 	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
 	for i := range uint32(5_000) {
@@ -132,10 +148,24 @@ func TestSpansSayTheSameInFiles(t *testing.T) {
 		for range 1 + rng.IntN(3) {
 			put(rng, s, keys[rng.IntN(len(keys))])
 		}
+		for range rng.IntN(6) {
+			e := s.Events().AppendEmpty()
+			e.SetName([]string{"message", "Inbound message", "Outbound message", "exception"}[rng.IntN(4)])
+			putText(rng, e.Attributes(), []string{"message.type", "rpc.message.type", "sequence-number", "message.id"}[rng.IntN(4)])
+		}
 	}
+	streams := 0
 	want := make(map[trace.SpanID]trace.Span)
 	var reader otlp.Reader
-	reader.Read(traces, func(s *trace.Span) { want[s.ID] = *s })
+	reader.Read(traces, func(s *trace.Span) {
+		want[s.ID] = *s
+		if s.Is(trace.FlagStream) {
+			streams++
+		}
+	})
+	if streams < len(want)/20 || streams > len(want)/2 {
+		t.Errorf("%d of %d spans are streams: the test shows little", streams, len(want))
+	}
 
 	asJSON, err := new(ptrace.JSONMarshaler).MarshalTraces(traces)
 	if err != nil {

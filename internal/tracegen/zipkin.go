@@ -2,6 +2,7 @@ package tracegen
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -61,7 +62,18 @@ func appendZipkinSpan(dst []byte, s *Span, shared bool) []byte {
 				dst = append(dst, ',')
 			}
 			dst = strconv.AppendInt(append(dst, `{"timestamp":`...), e.Time/1000, 10)
-			dst = append(appendString(append(dst, `,"value":`...), e.Name), '}')
+			value := e.Name
+			if len(e.Attrs) > 0 { // as OpenTelemetry has exporters write it
+				value = fmt.Sprintf("%q: {", e.Name)
+				for i, a := range e.Attrs {
+					if i > 0 {
+						value += ", "
+					}
+					value += fmt.Sprintf("%q: %q", a.Key, text(a.Value))
+				}
+				value += "}"
+			}
+			dst = append(appendString(append(dst, `,"value":`...), value), '}')
 		}
 		dst = append(dst, ']')
 	}

@@ -35,6 +35,10 @@ type Config struct {
 	// RemainingAttributes are attributes in which services write what is left of the
 	// budget when a span begins. Default deadline_remaining_ms, in ms.
 	RemainingAttributes []RemainingAttribute `mapstructure:"remaining_attributes"`
+	// AllowDetached are globs on "service operation" of calls that are meant to outlive
+	// the request that makes them: neither they nor what they call is judged. Default
+	// none.
+	AllowDetached []string `mapstructure:"allow_detached"`
 	// FlaggedEvent adds an event to each flagged span, for backends that show events
 	// better than attributes. Default false.
 	FlaggedEvent bool `mapstructure:"flagged_event"`
@@ -84,6 +88,9 @@ func (c *Config) Validate() error {
 		validDuration("max_clock_skew", c.MaxClockSkew, "50ms"))
 	if _, err := c.remaining(); err != nil {
 		errs = append(errs, fmt.Errorf("remaining_attributes: %w", err))
+	}
+	if err := finding.CheckAllowed(c.AllowDetached); err != nil {
+		errs = append(errs, fmt.Errorf("allow_detached: %w", err))
 	}
 	if c.MaxHops < 1 || c.MaxHops > mostHops {
 		errs = append(errs, fmt.Errorf("max_hops must be from 1 to %d (got %d)", mostHops, c.MaxHops))

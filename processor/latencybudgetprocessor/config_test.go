@@ -34,6 +34,7 @@ func TestConfig(t *testing.T) {
 		"all": {want: &Config{
 			UtilizationThreshold: 0.9, ResetTolerance: ResetTolerance{Absolute: 20 * time.Millisecond, Fraction: 0.1},
 			MaxClockSkew: 100 * time.Millisecond, BudgetsFile: "plan.yaml", FlaggedEvent: true, MaxHops: 50,
+			AllowDetached:       []string{"prices Watch", "mail *"},
 			RemainingAttributes: []RemainingAttribute{{Name: "app.left", Unit: "us"}, {Name: "app.deadline", Unit: "s"}},
 		}},
 		"part_of_tolerance":              {want: changed(func(c *Config) { c.ResetTolerance.Absolute = 0 })},
@@ -54,6 +55,8 @@ func TestConfig(t *testing.T) {
 		"invalid_no_unit":                {err: []string{"remaining_attributes", "app.left", "ns, us, ms or s"}},
 		"invalid_name":                   {err: []string{"remaining_attributes", "name", "empty"}},
 		"invalid_twice":                  {err: []string{"remaining_attributes", "app.left", "twice"}},
+		"invalid_allow_detached":         {err: []string{"allow_detached", `"" names no call`, "'prices *'"}},
+		"invalid_allow_detached_spaces":  {err: []string{"allow_detached", `" prices *"`}},
 		"invalid_hops":                   {err: []string{"max_hops must be from 1 to 100000", "got 0"}},
 		"invalid_several":                {err: []string{"utilization_threshold", "max_hops"}},
 		"invalid_unknown":                {err: []string{"utilisation_threshold"}},

@@ -37,10 +37,12 @@ type judge struct {
 	tree    trace.Tree
 	paths   *trace.Paths
 	request finding.Request
-	hops    []named  // by path
-	flags   []uint32 // by span: the rules that flag it
-	after   []int64  // by span: how long it worked after its deadline, ns
-	own     []int32  // by span: the call it is a half of, plus 1; 0: of none
+	allowed *finding.Allowed
+	async   func(call int32) bool // tells the calls that may outlive it; nil: none are named
+	hops    []named               // by path
+	flags   []uint32              // by span: the rules that flag it
+	after   []int64               // by span: how long it worked after its deadline, ns
+	own     []int32               // by span: the call it is a half of, plus 1; 0: of none
 	stack   []visit
 	entries []int32 // scratch of judgeBelow
 	rule    int     // that reports
@@ -84,6 +86,10 @@ func newJudge(config *Config, remaining []trace.RemainingAttribute, names *hopNa
 	j.reader.Remaining = remaining
 	j.reader.Reset()
 	j.request.Settings = config.settings()
+	j.allowed = finding.NewAllowed(config.AllowDetached)
+	if j.allowed.Any() {
+		j.async = func(call int32) bool { return j.allowed.Has(&j.tree, call) }
+	}
 	j.report = func(f finding.Finding) { // once: it is a value on the heap
 		j.flags[f.Span] |= 1 << j.rule
 		if flagging[j.rule].Flag == attr.FlagWorkAfterDeadline {
@@ -106,7 +112,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
 		j.read(j.order)
-		j.request.Restarts = new(finding.Restarts)
+		j.request.Restarts = &finding.Restarts{Allowed: j.allowed}
 		j.request.Restarts.Collect(j.members)
 		j.request.Restarts.Cover(j.members)
 	}
@@ -142,7 +148,7 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 // forget gives up the spans that were read, and all names where there are too many.
 func (j *judge) forget() {
 	if j.reader.Reset() || j.paths.Len() > maxPaths {
-		j.paths, j.hops = new(trace.Paths), nil
+		j.paths, j.hops, j.allowed = new(trace.Paths), nil, finding.NewAllowed(j.config.AllowDetached)
 	}
 }
 
@@ -309,7 +315,7 @@ func (j *judge) judgeBelow(topmost int32, partial bool) {
 
 func (j *judge) judgeRequest(entry int32, partial bool) {
 	j.tree.Build(&j.trace, entry, j.paths, nil)
-	j.request.Reset(&j.tree, nil)
+	j.request.Reset(&j.tree, j.async)
 	for i, rule := range flagging {
 		j.rule = i
 		rule.Check(&j.request, j.report)

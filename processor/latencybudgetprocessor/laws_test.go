@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,8 +225,9 @@ func TestCallsThatBeganTracesOfTheirOwnAreFound(t *testing.T) {
 			[]span{{name: ">edge", start: at, end: at + 50, attrs: budget(300)}},
 			[]span{{name: "edge>stock", start: at + 10, end: at + 40, attrs: budget(1000)}})
 	}
+	config := defaults()
 	flagged := func(in ptrace.Traces) (n int) {
-		for _, s := range eachSpan(run(t, defaults(), in)) {
+		for _, s := range eachSpan(run(t, config, in)) {
 			if found, ok := s.Attributes().Get(attr.Findings); ok && found.AsString() == `["trace_restarted"]` && s.Name() == ">edge" {
 				n++
 			}
@@ -237,6 +239,10 @@ func TestCallsThatBeganTracesOfTheirOwnAreFound(t *testing.T) {
 	}
 	if got := flagged(build(t, batch[:8]...)); got != 0 {
 		t.Errorf("four may be chance, but %d requests are flagged", got)
+	}
+	config.AllowDetached = []string{"stock *"}
+	if got := flagged(build(t, batch...)); got != 0 {
+		t.Errorf("they are allowed, but %d requests are flagged", got)
 	}
 }
 
@@ -291,6 +297,13 @@ func FuzzConsumeTraces(f *testing.F) {
 		}
 		f.Add(text)
 	}
+	for seed := range uint64(8) {
+		proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(hostileBatch(f, rand.New(rand.NewPCG(seed, 17)), 1))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(proto)
+	}
 	config := defaults()
 	config.BudgetsFile = filepath.Join("testdata", "plan.yaml")
 	sink := new(consumertest.TracesSink)
@@ -298,13 +311,24 @@ func FuzzConsumeTraces(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		in, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(text)
 		if err != nil {
+			in, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(text)
+		}
+		if err != nil {
 			return
 		}
 		want := rest(t, in)
 		sink.Reset()
 		for _, p := range []consumer.Traces{judging, planned} {
-			if err := p.ConsumeTraces(t.Context(), in); err != nil {
+			if err := p.ConsumeTraces(t.Context(), clone(in)); err != nil {
 				t.Fatal(err)
+			}
+			once := sink.AllTraces()[len(sink.AllTraces())-1]
+			first := foundOn(once)
+			if err := p.ConsumeTraces(t.Context(), once); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(first, foundOn(once)); diff != "" {
+				t.Errorf("-once +twice:\n%s\n%s", diff, asJSON(t, in))
 			}
 		}
 		for _, out := range sink.AllTraces() {

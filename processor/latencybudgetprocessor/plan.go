@@ -3,9 +3,10 @@ package latencybudgetprocessor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +26,13 @@ type planFile struct {
 	logger *zap.Logger
 	failed func() // called once for each state of the file that cannot be used
 
-	index  atomic.Pointer[plan.Index]
-	text   []byte // that index was made from
-	fault  string // why the file cannot be used now, "" where it can
-	stop   context.CancelFunc
-	polled sync.WaitGroup
+	index atomic.Pointer[plan.Index]
+	text  []byte // that index was made from
+	bad   []byte // the last text that is no plan, nil for none
+	wrong error  // with it
+	fault string // why the file cannot be used now, "" where it can
+	stop  context.CancelFunc
+	ended chan struct{} // closed when the watch has ended
 }
 
 // start reads the plan, and watches the file until close.
@@ -37,15 +40,14 @@ func (f *planFile) start() error {
 	if f == nil {
 		return nil
 	}
-	text, index, err := f.read()
-	if err != nil {
+	if err := f.read(); err != nil {
 		return fmt.Errorf("latency_budget: budgets_file: %w", err)
 	}
-	f.text = text
-	f.index.Store(index)
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
-	f.polled.Go(func() {
+	f.ended = make(chan struct{})
+	go func() {
+		defer close(f.ended)
 		ticker := time.NewTicker(pollInterval)
 		defer ticker.Stop()
 		for {
@@ -56,17 +58,22 @@ func (f *planFile) start() error {
 				f.poll()
 			}
 		}
-	})
+	}()
 	return nil
 }
 
-// close ends the watch.
-func (f *planFile) close() {
+// close ends the watch. It waits for the end no longer than ctx: a file system may hang.
+func (f *planFile) close(ctx context.Context) error {
 	if f == nil || f.stop == nil {
-		return
+		return nil
 	}
 	f.stop()
-	f.polled.Wait()
+	select {
+	case <-f.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("latency_budget: budgets_file: %s is still being read: %w", f.name, ctx.Err())
+	}
 }
 
 // current is the plan in force, or nil.
@@ -80,31 +87,51 @@ func (f *planFile) current() *plan.Index {
 // poll takes over a changed file. One that cannot be used leaves the plan before
 // it in force; that is said once, until the file changes again.
 func (f *planFile) poll() {
-	text, index, err := f.read()
-	switch {
-	case err != nil && err.Error() != f.fault:
+	before := f.current()
+	err := f.read()
+	switch now := f.current(); {
+	case err == nil:
+		f.fault = ""
+		if now != before {
+			f.logger.Info("budgets_file was read again", zap.String("revision", now.Revision()))
+		}
+	case err.Error() != f.fault:
 		f.fault = err.Error()
 		f.failed()
 		f.logger.Warn("budgets_file cannot be used, the plan before it stays in force",
-			zap.String("revision", f.index.Load().Revision()), zap.Error(err))
-	case err == nil:
-		f.fault = ""
-		if !bytes.Equal(text, f.text) {
-			f.text = text
-			f.index.Store(index)
-			f.logger.Info("budgets_file was read again", zap.String("revision", index.Revision()))
-		}
+			zap.String("revision", now.Revision()), zap.Error(err))
 	}
 }
 
-func (f *planFile) read() ([]byte, *plan.Index, error) {
-	text, err := os.ReadFile(f.name)
+// read reads the file, and takes over the plan in it if its text has changed.
+func (f *planFile) read() error {
+	info, err := os.Stat(f.name)
 	if err != nil {
-		return nil, nil, err
+		return err
+	}
+	if !info.Mode().IsRegular() { // a pipe would block until somebody writes, and can be read once
+		return fmt.Errorf("%s: want a regular file", f.name)
+	}
+	file, err := os.Open(f.name)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, plan.MaxBytes+1)) // what is larger is no plan, and may have no end
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	switch {
+	case f.text != nil && bytes.Equal(text, f.text):
+		return nil
+	case f.bad != nil && bytes.Equal(text, f.bad):
+		return f.wrong
 	}
 	p, err := plan.Read(f.name, bytes.NewReader(text))
 	if err != nil {
-		return nil, nil, err
+		f.bad, f.wrong = text, err
+		return err
 	}
-	return text, plan.NewIndex(p), nil
+	f.text, f.bad, f.wrong = text, nil, nil
+	f.index.Store(plan.NewIndex(p))
+	return nil
 }

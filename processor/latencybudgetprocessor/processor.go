@@ -47,11 +47,15 @@ func newBudgetProcessor(config *Config, set processor.Settings) (*budgetProcesso
 
 func (p *budgetProcessor) start(context.Context, component.Host) error { return p.plan.start() }
 
-func (p *budgetProcessor) shutdown(context.Context) error {
-	p.plan.close()
+func (p *budgetProcessor) shutdown(ctx context.Context) error {
+	err := p.plan.close(ctx)
 	p.telemetry.shutdown()
-	return nil
+	return err
 }
+
+// mostKept is the number of spans in a batch from which buffers are not kept for the
+// next: one such batch would take its memory, some 400 bytes a span, for good.
+const mostKept = 1 << 16
 
 // processTraces judges the spans of a batch where they stand. It never returns an
 // error: what cannot be judged is passed on as it came.
@@ -65,7 +69,9 @@ func (p *budgetProcessor) processTraces(ctx context.Context, traces ptrace.Trace
 	}
 	j := p.judges.Get().(*judge)
 	counts := j.judge(traces, p.plan.current())
-	p.judges.Put(j)
+	if traces.SpanCount() <= mostKept {
+		p.judges.Put(j)
+	}
 	p.telemetry.record(ctx, &counts)
 	return traces, nil
 }

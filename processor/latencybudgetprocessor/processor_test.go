@@ -74,6 +74,11 @@ func TestStories(t *testing.T) {
 		config.FlaggedEvent = true
 		golden(t, "flagged_event", show(run(t, config, build(t, stories["reset"]))))
 	})
+	t.Run("allowed", func(t *testing.T) {
+		config := defaults()
+		config.AllowDetached = []string{"nothing *", "sto?k GET *"}
+		golden(t, "allowed", show(run(t, config, build(t, stories["expired"]))))
+	})
 }
 
 // allStories is one batch of every story.

@@ -264,6 +264,24 @@ var stories = map[string][]span{
 		{name: "edge>stock#1", under: "edge>stock", start: 5, end: 20, failed: true, attrs: budget(195)},
 		{name: "edge>stock#2", under: "edge>stock", start: 25, end: 45, attrs: budget(175)},
 	},
+	// A WebSocket outlives what was left, with what is called in it: neither is judged.
+	// Another one was opened too late.
+	//
+	//	>edge        |-------------|                        100 left
+	//	edge>feed      |--------------------------------|   90, without a deadline
+	//	>feed           |--------------------------------|
+	//	feed>db                           |--|              nothing
+	//	edge>late                    |-------------|        nothing
+	"stream": {
+		{name: ">edge", start: 0, end: 70, attrs: budget(100)},
+		{name: "edge>feed", under: ">edge", start: 10, end: 600, attrs: map[string]any{
+			attr.RemainingStart: 0.09, "http.response.status_code": int64(101),
+		}},
+		{name: ">feed", under: "edge>feed", start: 11, end: 601, attrs: map[string]any{attr.RemainingStart: 0.089}},
+		{name: "feed", under: ">feed", start: 12, end: 600},
+		{name: "feed>db", under: "feed", start: 300, end: 310, attrs: map[string]any{attr.RemainingStart: -0.2}},
+		{name: "edge>late", under: ">edge", start: 120, end: 300, attrs: with(budget(-20), "http.response.status_code", int64(101))},
+	},
 	// Nothing says what was left.
 	"plain": {
 		{name: ">edge", start: 0, end: 50},

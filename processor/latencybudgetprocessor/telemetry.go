@@ -32,11 +32,12 @@ const (
 	reasonNoDuration               // no start, no end, or an end before the start
 	reasonNoID                     // the trace id or the span id is zero
 	reasonDetached                 // nobody waits for it
+	reasonStream                   // its duration is a lifetime
 	reasonDuplicate                // its ids are those of another span of the batch, which was judged
 	reasons
 )
 
-var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id", "detached", "duplicate"}
+var reasonNames = [reasons]string{"no_budget", "no_duration", "no_id", "detached", "stream", "duplicate"}
 
 // flagging are the rules that flag spans; a bit of a flag set is an index into it.
 var flagging = func() (rules []*finding.Rule) {

@@ -26,7 +26,7 @@ func TestOwnTelemetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	traces := build(t, stories["serial"], stories["reset"], stories["partial"], stories["plain"], stories["detached"], []span{
+	traces := build(t, stories["serial"], stories["reset"], stories["partial"], stories["plain"], stories["detached"], stories["stream"], []span{
 		{name: ">edge", start: 10, end: 0, attrs: budget(100)},
 		{name: "edge>stock", start: 0, end: 10, attrs: budget(100)},
 	}, []span{{name: ">lost", start: 0, end: 10, attrs: budget(1)}}, []span{
@@ -60,10 +60,10 @@ func TestOwnTelemetry(t *testing.T) {
 	}
 	same := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansJudged(t, tel,
-		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1 + 4 + 1, "derived": 1}), same)
+		points("source", map[string]int64{"stamped": 7 + 5 + 1 + 1 + 4 + 1 + 1, "derived": 1, "timing": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansUnjudged(t, tel,
-		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1, "detached": 2, "duplicate": 1}), same)
+		points("reason", map[string]int64{"no_budget": 1 + 2, "no_duration": 1, "no_id": 1, "detached": 2, "stream": 4, "duplicate": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetSpansParentless(t, tel, points("", map[string]int64{"": 1}), same)
 	metadatatest.AssertEqualProcessorLatencyBudgetFlags(t, tel,
-		points("flag", map[string]int64{"budget_utilization": 2 + 2, "deadline_extended": 1}), same)
+		points("flag", map[string]int64{"budget_utilization": 2 + 2, "deadline_extended": 1, "call_after_deadline": 1, "exhausted_at_start": 1}), same)
 }

@@ -22,13 +22,18 @@ func (j *judge) write(at visit, half, partial bool) {
 		j.pass(s, reasonNoDuration)
 		return
 	}
-	if !j.request.Judged(at.call) {
-		j.pass(s, reasonDetached)
+	judged := j.request.Judged(at.call)
+	if !judged && flags == 0 {
+		why := reasonDetached
+		if j.request.Stream(at.call) {
+			why = reasonStream
+		}
+		j.pass(s, why)
 		return
 	}
 	spent, known := j.request.Spent(at.call, at.span)
-	if !half && !spent.LeftKnown {
-		known = false // the plan speaks of the call
+	if !half && !spent.LeftKnown || !judged {
+		known = false // the plan speaks of the call; and of a stream only the opening counts
 	}
 	if !known && flags == 0 {
 		j.pass(s, reasonNoBudget)
