@@ -600,6 +600,34 @@ func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
+// Each span is counted once: as judged, or under the reason why not; and each finding once.
+func TestHostileSpansAreCountedOnce(t *testing.T) {
+	config := defaults()
+	config.AllowDetached = []string{"b *"}
+	remaining, err := config.remaining()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJudge(config, remaining, newHopNames(config.MaxHops))
+	for seed := range uint64(1000) {
+		in := hostileBatch(t, rand.New(rand.NewPCG(seed, 31)), 3)
+		got := j.judge(in, nil)
+		spans, flags := int64(0), int64(0)
+		for _, n := range append(got.judged[:], got.unjudged[:]...) {
+			spans += n
+			if n < 0 {
+				t.Errorf("seed %d: %+v", seed, got)
+			}
+		}
+		for _, n := range got.flags {
+			flags += n
+		}
+		if found := foundOn(in); spans != int64(in.SpanCount()) || flags != int64(len(found)) {
+			t.Fatalf("seed %d: %d of %d spans and %d of %d findings are counted: %+v\n%s", seed, spans, in.SpanCount(), flags, len(found), got, asJSON(t, in))
+		}
+	}
+}
+
 // heapSize is the memory in use, with what lies in pools: that survives one collection.
 func heapSize() int64 {
 	runtime.GC()
