@@ -90,6 +90,7 @@ current: generate
 	git --no-pager diff --exit-code
 	@new=$$(git ls-files --others --exclude-standard testdata processor); \
 		if [ -n "$$new" ]; then echo "generated but not committed:"; echo "$$new"; exit 1; fi
+	@set -e; for dir in . $(NESTED); do go -C $$dir mod tidy -diff; done
 
 .PHONY: bench
 bench: ## Measure against the same pipeline on pdata (minutes).

@@ -198,15 +198,26 @@ func (j *judge) measure() {
 			if f.Rule == ruleStrained {
 				continue // told by Strained
 			}
-			for i := range j.seen.Hops {
-				if j.seen.Hops[i].ID == f.Hop {
-					f.Hop = j.seen.Hops[i].Label
-					break
-				}
-			}
+			f.Hop = nameIn(j.seen.Hops, f.Hop)
 			j.out.Findings = append(j.out.Findings, f)
 		}
 	}
+}
+
+// nameIn is the name of a hop for people. Where several callers have a hop of that name,
+// it tells whose it is.
+func nameIn(hops []Hop, id string) string {
+	of := func(id string) int { return slices.IndexFunc(hops, func(h Hop) bool { return h.ID == id }) }
+	at := of(id)
+	if at < 0 {
+		return id
+	}
+	h := &hops[at]
+	twin := slices.ContainsFunc(hops, func(o Hop) bool { return o.ID != id && o.Label == h.Label })
+	if caller := of(h.Parent); twin && caller >= 0 {
+		return h.Label + " from " + hops[caller].Label
+	}
+	return h.Label
 }
 
 // found is the share of a hop's calls that the rule on utilization found: it also

@@ -31,3 +31,22 @@ func TestWilson(t *testing.T) {
 		t.Errorf("none of 10,000,000: low end %v", lo)
 	}
 }
+
+// Findings of a check name hops: of one that several callers have, with the caller.
+func TestTwoHopsOfOneNameAreToldByTheirCallers(t *testing.T) {
+	hops := []Hop{
+		{ID: "0", Label: "edge GET /"},
+		{ID: "0.0", Parent: "0", Label: "risk Score"},
+		{ID: "0.0.0", Parent: "0.0", Label: "bank Pay"},
+		{ID: "0.1", Parent: "0", Label: "bank Pay"},
+		{ID: "0.2", Parent: "0", Label: "mail Send"},
+	}
+	for id, want := range map[string]string{
+		"0": "edge GET /", "0.0": "risk Score", "0.0.0": "bank Pay from risk Score", "0.1": "bank Pay from edge GET /",
+		"0.2": "mail Send", "other": "other",
+	} {
+		if got := nameIn(hops, id); got != want {
+			t.Errorf("hop %s is %q, want %q", id, got, want)
+		}
+	}
+}

@@ -183,7 +183,7 @@ func pairs() map[string][]pair {
 			},
 		},
 		"reserve-ignored": {
-			{name: "kept", well: sent(budget(260), 10), sick: sent(budget(264), 10), by: least},
+			{name: "kept, but for 5 ms", well: sent(budget(265), 10), sick: sent(budget(266), 10), by: least},
 			{name: "on two hosts nobody knows", well: change(sent(budget(290), 10), "edge>a", func(s *span) { s.host = "h9" }), sick: sent(budget(290), 10), by: least},
 		},
 		"retry-amplification": {

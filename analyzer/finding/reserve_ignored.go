@@ -8,9 +8,10 @@ var reserveIgnored = Rule{
 		"uses what it got leaves no time to answer.",
 	Formula: "deadline.remaining of a call, or of an attempt, is more than the caller's remaining.start less the time that had " +
 		"passed, less the tail that the plan keeps for the caller's own work. The amount is the excess.",
-	Tolerance: "A tenth of the tail, and a microsecond. Both figures are on the caller's clock.",
+	Tolerance: "The larger of 5 ms and a tenth of the tail. Both figures are on the caller's clock.",
 	Mistakes: "A call after which its caller has nothing to do needs no reserve. A deadline later than the caller's own is a " +
-		"deadline-reset, and no deadline at all a deadline-dropped. Without a plan that has tails nothing is found.",
+		"deadline-reset, and no deadline at all a deadline-dropped. Without a plan nothing is found, nor where its tails are within " +
+		"the tolerance.",
 	text: "was given up to %s of the time that its caller keeps for itself", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		if r.Plan == nil {
@@ -40,7 +41,7 @@ var reserveIgnored = Rule{
 					most = max(most, deadline-(rest-tail))
 				}
 			})
-			if most > tail/10+microsecond {
+			if most > max(r.ResetFloor, tail/10+microsecond) {
 				report(Finding{Call: i, Span: c.Span, Amount: most, By: by})
 			}
 		})

@@ -1,6 +1,9 @@
 package finding_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // A caller whose plan keeps 30 ms for what it does after its calls.
 //
@@ -36,7 +39,7 @@ func TestReserveIgnored(t *testing.T) {
 	checkBy(t, "reserve-ignored", shop(), []example{
 		{"all that is left is given away", call(250, 200), []string{"edge>bank 30ms edge"}},
 		{"a part of the reserve", call(230, 200), []string{"edge>bank 10ms edge"}},
-		{"a tenth of the tail is within the tolerance", call(223, 200), nil},
+		{"5 ms are within the tolerance", call(225, 200), nil},
 		{"kept", call(220, 200), nil},
 		{"kept, but not by the next", call(220, 210), []string{"bank>ledger 10ms bank"}},
 		{"an attempt that goes beyond it", attempts, []string{"edge>bank 30ms edge"}},
@@ -46,5 +49,22 @@ func TestReserveIgnored(t *testing.T) {
 	})
 	if got := found(t, "reserve-ignored", call(250, 200)); got != nil {
 		t.Errorf("without a plan: %v", got)
+	}
+	// Whoever answers at once has a tail of microseconds: to give all away is fine.
+	for _, c := range []struct {
+		tail, deadline float64
+		want           []string
+	}{
+		{0.016, 250, nil},
+		{5, 250, nil},
+		{6, 250, []string{"edge>bank 6ms edge"}},
+		{100, 159, nil}, // 9 of 100
+		{100, 161, []string{"edge>bank 11ms edge"}},
+	} {
+		p := shop()
+		p.Endpoints[0].Tail = millis(c.tail)
+		if got := foundBy(t, "reserve-ignored", call(c.deadline, 1), p); !slices.Equal(got, c.want) {
+			t.Errorf("tail of %v ms, deadline of %v: %v, want %v", c.tail, c.deadline, got, c.want)
+		}
 	}
 }
