@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer/profile"
@@ -74,6 +75,7 @@ func (e *endpoint) measure() {
 				hottest, e.Hot = from.CriticalPath, from.ID
 			}
 		}
+		h.After = slices.Grow(h.After, len(from.After))
 		for _, before := range from.After {
 			h.After = append(h.After, p.Hops[before].ID)
 		}

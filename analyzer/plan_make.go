@@ -48,7 +48,7 @@ func (a *analysis) makePlan() error {
 
 // toPlan is the split as a plan. degradable are the hops that callers can do without.
 func (e *endpoint) toPlan(o budget.Options, degradable []int) plan.Endpoint {
-	m := planMaker{e, &o, degradable}
+	m := planMaker{e, &o, degradable, slices.Repeat([]int{-1}, len(e.Hops))}
 	kids := make([][]int, len(e.Hops))
 	for i := 1; i < len(e.Hops); i++ {
 		if h := &e.Hops[i]; h.Kind == HopAsync || planned(h) && h.Share.Known {
@@ -75,21 +75,23 @@ type planMaker struct {
 	*endpoint
 	options    *budget.Options
 	degradable []int
+	place      []int // by hop, among its siblings that may be waited for; -1 elsewhere
 }
 
 // hops returns the calls that a hop makes. kids are the hops below each.
 func (m *planMaker) hops(parent int, kids [][]int) []plan.Hop {
 	e := m.endpoint
 	var out []plan.Hop
-	before := make(map[int]map[int]bool) // by hop: all that end before it starts
-	keys := make(map[int]string)
+	var keys []string     // by place
+	var before [][]uint64 // by place: the places of all that end before it starts
+	words := (len(kids[parent]) + 63) / 64
 	for _, i := range kids[parent] {
 		h, from := &e.Hops[i], &e.p.Hops[i]
 		p := plan.Hop{
 			Callee: h.Callee, Operation: h.Operation, Stage: h.Kind == HopStage, Async: h.Kind == HopAsync,
 			Hops: m.hops(i, kids), Evidence: e.evidence(i),
 		}
-		if twice := p.Async && hasKey(keys, p.Key()); twice {
+		if twice := p.Async && slices.Contains(keys, p.Key()); twice {
 			continue // the calls that are waited for have the name, and no budget differs
 		}
 		if old := e.hops[i]; old != nil {
@@ -99,7 +101,6 @@ func (m *planMaker) hops(parent int, kids [][]int) []plan.Hop {
 			}
 		}
 		if !p.Async {
-			keys[i] = p.Key()
 			p.Share, p.Cap = plan.Duration(h.Share.V), plan.Duration(h.Cap.V)
 			p.Degradable = slices.Contains(m.degradable, i)
 			p.Exclusive = from.Slot
@@ -114,31 +115,25 @@ func (m *planMaker) hops(parent int, kids [][]int) []plan.Hop {
 			}
 			m.attempts(i, &p)
 			// Those that end before one of the others end before this one anyway.
-			before[i] = make(map[int]bool)
-			for k := len(from.After) - 1; k >= 0; k-- {
-				a := from.After[k]
-				if _, listed := keys[a]; !listed || before[i][a] {
+			ended := make([]uint64, words)
+			for _, a := range slices.Backward(from.After) {
+				at := m.place[a]
+				if at < 0 || ended[at/64]&(1<<(at%64)) != 0 {
 					continue
 				}
-				p.After = append([]string{keys[a]}, p.After...)
-				before[i][a] = true
-				for b := range before[a] {
-					before[i][b] = true
+				p.After = append(p.After, keys[at])
+				ended[at/64] |= 1 << (at % 64)
+				for w, bits := range before[at] {
+					ended[w] |= bits
 				}
 			}
+			slices.Reverse(p.After)
+			m.place[i] = len(keys)
+			keys, before = append(keys, p.Key()), append(before, ended)
 		}
 		out = append(out, p)
 	}
 	return out
-}
-
-func hasKey(keys map[int]string, key string) bool {
-	for _, k := range keys {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // floor is the least useful budget of a hop: what people set, or the median.

@@ -132,9 +132,7 @@ func (f *filling) grow(c *chains, room float64, open int) int {
 	t, next := 0.0, 0 // breakpoints[next:] may lie above t
 	for open > 0 {
 		next += sort.Search(len(f.breakpoints)-next, func(i int) bool {
-			f.demand(k, f.breakpoints[next+i])
-			length, _ := f.longestOpen(c)
-			return length > room
+			return f.exceeds(c, f.breakpoints[next+i], room)
 		})
 		left, right := t, math.Inf(1)
 		if next > 0 {
@@ -210,6 +208,33 @@ func (f *filling) stopBetween(c *chains, left, right, room float64) float64 {
 		}
 		t = next
 	}
+}
+
+// exceeds tells whether some chain through a child that is not frozen is longer
+// than the room at level t. It is longestOpen of the demands there, without more
+// of it than the answer takes.
+func (f *filling) exceeds(c *chains, t, room float64) bool {
+	for i := range c.hops {
+		head, open := 0.0, math.Inf(-1)
+		for _, p := range c.before(i) {
+			if f.head[p] > head {
+				head = f.head[p]
+			}
+			if f.open[p] > open {
+				open = f.open[p]
+			}
+		}
+		if v := f.v[i]; f.frozen[i] {
+			f.head[i], f.open[i] = head+v, open+v
+		} else {
+			f.head[i] = head + min(max(f.base[i]+t*f.weight[i], f.floor[i]), f.cap[i])
+			f.open[i] = f.head[i]
+		}
+		if f.open[i] > room {
+			return true
+		}
+	}
+	return false
 }
 
 // longestOpen returns the length of the longest chain through a child that is

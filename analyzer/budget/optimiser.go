@@ -87,8 +87,12 @@ func (f *optimiser) read(t *Training) {
 
 // set changes the share of a hop and the counts with it.
 func (f *optimiser) set(h int32, share float64) {
+	limit := wholeNS(share)
+	if limit == wholeNS(f.share[h]) {
+		f.share[h] = share
+		return
+	}
 	order, durations := f.t.order(int(h)), f.t.rows.Duration[h]
-	limit := int64(min(share, math.MaxInt64/2))
 	from := f.within[h]
 	to := sort.Search(len(order), func(i int) bool { return durations[order[i]] > limit })
 	for _, r := range order[min(from, to):from] {
@@ -103,6 +107,9 @@ func (f *optimiser) set(h int32, share float64) {
 	}
 	f.within[h], f.share[h] = to, share
 }
+
+// wholeNS is the longest duration that is within a share.
+func wholeNS(share float64) int64 { return int64(min(share, math.MaxInt64/2)) }
 
 // ratio is the weighted share of requests that are violated.
 func (f *optimiser) ratio() float64 { return float64(f.violated) / float64(max(f.total, 1)) }
@@ -233,13 +240,12 @@ func (f *optimiser) polish() {
 // try multiplies the weight of a hop, and takes it back where that does not help.
 func (f *optimiser) try(h int32, factor float64) bool {
 	s := f.s
-	parent := s.p.Hops[h].Parent
-	if s.kidsOf[parent+1]-s.kidsOf[parent] < 2 {
+	if !s.chained[h] {
 		return false // alone it has all there is
 	}
 	old := s.weight[h]
 	s.weight[h] *= factor
-	f.queue, f.moved = append(f.queue[:0], int32(parent)), f.moved[:0]
+	f.queue, f.moved = append(f.queue[:0], int32(s.p.Hops[h].Parent)), f.moved[:0]
 	for len(f.queue) > 0 {
 		n := f.queue[len(f.queue)-1]
 		f.queue = f.queue[:len(f.queue)-1]

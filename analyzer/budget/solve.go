@@ -98,6 +98,7 @@ type solver struct {
 	place   []int32 // position among the siblings, by hop
 	preds   []int32
 	predsOf []int32 // by position in kids
+	chained []bool  // by hop: it shares a chain with a sibling
 
 	level  int       // percentile at which own time is reserved
 	least  []float64 // effective floors at that level
@@ -152,6 +153,8 @@ func (s *solver) reset(p *Problem) {
 	for i, h := range s.kids {
 		s.place[h] = int32(i) - s.kidsOf[p.Hops[h].Parent]
 	}
+	s.chained = slices.Grow(s.chained[:0], n)[:n]
+	clear(s.chained)
 	s.preds = s.preds[:0]
 	s.predsOf = append(s.predsOf[:0], 0)
 	widest := 0
@@ -191,6 +194,7 @@ func (s *solver) order(parent int) {
 				}
 				a := w*64 + bit
 				s.preds = append(s.preds, int32(a))
+				s.chained[h], s.chained[group[a]] = true, true
 				reached[w] |= 1 << bit
 				for v, set := range s.sets[a*words : (a+1)*words] {
 					reached[v] |= set

@@ -165,6 +165,47 @@ func TestOptimisedForLessWaste(t *testing.T) {
 	}
 }
 
+// heavier gives one hop three times its weight.
+type heavier struct {
+	Strategy
+	hop int32
+}
+
+func (s heavier) demand(of *solver, budget float64) (Strategy, string) {
+	used, lacking := s.Strategy.demand(of, budget)
+	of.weight[s.hop] *= 3
+	return used, lacking
+}
+
+// TestWeightsMatterInChainsAlone: the optimiser changes no weight of a hop that is
+// in no chain with a sibling, since nothing would come of it.
+func TestWeightsMatterInChainsAlone(t *testing.T) {
+	f := forest{rng: new(rand.PCG)}
+	alone, moves := 0, 0
+	for seed := range uint64(30) {
+		p := f.grow(seed)
+		f.solver.reset(p)
+		budget := 2 * f.solver.minimum(minSelfLevel, f.solver.median)
+		want := Solve(p, budget, P99Prop{})
+		for _, h := range f.solver.kids {
+			got := Solve(p, budget, heavier{P99Prop{}, h})
+			moved := !cmp.Equal(want.RawShare, got.RawShare, cmpopts.EquateApprox(0, budget*relative))
+			switch {
+			case f.solver.chained[h] && moved:
+				moves++
+			case !f.solver.chained[h]:
+				alone++
+				if moved {
+					t.Errorf("tree %d: hop %d is alone and three times its weight changes a share", seed, h)
+				}
+			}
+		}
+	}
+	if alone < 100 || moves < 100 {
+		t.Errorf("%d hops alone, %d that change a share: too few", alone, moves)
+	}
+}
+
 // TestWasteIsThatOfTheReplay: the optimiser's own sum is what a replay of its
 // shares finds.
 func TestWasteIsThatOfTheReplay(t *testing.T) {

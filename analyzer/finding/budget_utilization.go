@@ -16,7 +16,8 @@ var budgetUtilization = Rule{
 		"if it took more than half of the time.",
 	Tolerance: "The threshold is a setting; 50 ms more of a deadline that was sent as a point in time.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
-		"the caller's finding names. Spans without budget attributes are judged by a plan alone.",
+		"the caller's finding names. A call that took longer than all that was left is counted here too, besides under " +
+		"budget-overrun: here are all that came close, and who spent it. Spans without budget attributes are judged by a plan alone.",
 	text: "used up to %s of what it had", by: ", most of it in ",
 	check: func(r *Request, report func(Finding)) {
 		var spenders []spender // made when needed

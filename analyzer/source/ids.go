@@ -280,14 +280,10 @@ func parseInteger(text []byte) (n int64, ok bool) {
 	for range scale {
 		u *= 10
 	}
-	if u > math.MaxInt64 {
-		return 0, false
-	}
-	n = int64(u)
 	if negative {
-		n = -n
+		return int64(-u), u <= 1<<63
 	}
-	return n, true
+	return int64(u), u <= math.MaxInt64
 }
 
 // parseDigits reads up to 19 digits that are nothing else, such as a Unix time.

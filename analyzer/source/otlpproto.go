@@ -85,24 +85,35 @@ func cutField(msg []byte, num protowire.Number) []byte {
 	return msg[n:]
 }
 
-// readTracesData reads a TracesData in memory. Spans before an error are kept.
-func (r *reader) readTracesData(msg []byte) error {
-	for len(msg) > 0 {
+// walkMessages gives visit the messages in the fields of msg up to the first that
+// is broken, and returns what is left from that one on.
+func (r *reader) walkMessages(msg []byte, visit func(num protowire.Number, msg []byte)) (broken []byte, err error) {
+	for len(msg) > 0 && r.json.err == nil {
 		f, rest, err := nextField(msg)
 		if err != nil {
-			if cut := cutField(msg, 1); cut != nil {
-				_ = r.readResourceSpansProto(cut) // it fails as well; err says so
-			}
-			return err
+			return msg, err
 		}
 		msg = rest
-		if f.num == 1 && f.typ == protowire.BytesType {
-			if err := r.readResourceSpansProto(f.bytes); err != nil {
+		if f.typ == protowire.BytesType {
+			visit(f.num, f.bytes)
+		}
+	}
+	return nil, nil
+}
+
+// readTracesData reads a TracesData in memory. Spans before an error are kept.
+func (r *reader) readTracesData(msg []byte) error {
+	broken, err := r.walkMessages(msg, func(num protowire.Number, msg []byte) {
+		if num == 1 {
+			if err := r.readResourceSpansProto(msg); err != nil {
 				r.noteBroken(trace.NoteBadLine, err)
 			}
 		}
+	})
+	if cut := cutField(broken, 1); cut != nil {
+		_ = r.readResourceSpansProto(cut) // it fails as well; err says so
 	}
-	return nil
+	return err
 }
 
 // readResourceSpansProto reads a ResourceSpans.
@@ -114,32 +125,24 @@ func (r *reader) readResourceSpansProto(msg []byte) error {
 }
 
 func (r *reader) walkResourceSpans(msg []byte, rs *resourceSpans) error {
-	for len(msg) > 0 && r.json.err == nil {
-		f, rest, err := nextField(msg)
-		if err != nil {
-			if cut := cutField(msg, 2); cut != nil {
-				r.awaitResource(rs)
-				_ = r.readScopeSpansProto(cut, rs)
-			}
-			return err
-		}
-		msg = rest
-		if f.typ != protowire.BytesType {
-			continue
-		}
-		switch f.num {
+	broken, err := r.walkMessages(msg, func(num protowire.Number, msg []byte) {
+		switch num {
 		case 1:
 			r.resAttrs.Reset()
-			r.walkAttributes(f.bytes, 1, &r.resAttrs)
+			r.walkAttributes(msg, 1, &r.resAttrs)
 			r.setResource(rs, r.resAttrs.Resource(r.cache))
 		case 2, 1000: // scope_spans; instrumentation_library_spans before OTLP 0.15
 			r.awaitResource(rs)
-			if err := r.readScopeSpansProto(f.bytes, rs); err != nil {
+			if err := r.readScopeSpansProto(msg, rs); err != nil {
 				r.noteBroken(trace.NoteBadLine, err)
 			}
 		}
+	})
+	if cut := cutField(broken, 2); cut != nil {
+		r.awaitResource(rs)
+		_ = r.readScopeSpansProto(cut, rs)
 	}
-	return nil
+	return err
 }
 
 // readScopeSpansProto reads a ScopeSpans.
@@ -151,26 +154,18 @@ func (r *reader) readScopeSpansProto(msg []byte, rs *resourceSpans) error {
 }
 
 func (r *reader) walkScopeSpans(msg []byte, rs *resourceSpans, sc *scope) error {
-	for len(msg) > 0 && r.json.err == nil {
-		f, rest, err := nextField(msg)
-		if err != nil {
-			return err
-		}
-		msg = rest
-		if f.typ != protowire.BytesType {
-			continue
-		}
-		switch f.num {
+	_, err := r.walkMessages(msg, func(num protowire.Number, msg []byte) {
+		switch num {
 		case 1:
 			r.resAttrs.Reset()
-			r.walkAttributes(f.bytes, 3, &r.resAttrs)
+			r.walkAttributes(msg, 3, &r.resAttrs)
 			r.setScope(sc, r.resAttrs.TailSampled())
 		case 2:
 			r.awaitScope(sc)
-			r.readSpanProto(f.bytes, rs)
+			r.readSpanProto(msg, rs)
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 // idFromProto is idFromBytes for the id p of the span being read.

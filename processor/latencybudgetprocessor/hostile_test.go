@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -558,6 +559,72 @@ func TestWhatAnalyzeFindsIsFlagged(t *testing.T) {
 	}
 	if compared < int(seeds)/4 || compared-differ < compared/2 {
 		t.Errorf("%d of %d batches compared, %d differ: the test shows little", compared, seeds, differ)
+	}
+}
+
+// A report does not depend on the order of hostile spans either, nor on the format of the file.
+func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 30
+	}
+	config := analyzer.Config{Top: 1000, AllowDetached: []string{"a GET /a", "支*"}}
+	findings := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 21))
+		in := hostileBatch(t, rng, 1+rng.IntN(40))
+		report := func(in ptrace.Traces, format string) string {
+			r, err := analyzer.Analyze(t.Context(), config, written(t, in, format))
+			if err != nil {
+				return err.Error()
+			}
+			r.Input.Files, r.Input.Notes = nil, nil // a resource of each span's own repeats what is wrong with it
+			for i := range r.Endpoints {
+				findings += len(r.Endpoints[i].Findings)
+			}
+			text, err := json.MarshalIndent(r, "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		want := report(in, "otlp-proto")
+		for _, format := range []string{"otlp-proto", "otlp-json"} {
+			if diff := cmp.Diff(want, report(shuffled(rng, in), format)); diff != "" {
+				t.Fatalf("seed %d, shuffled and in %s:\n%s\n%s", seed, format, diff, asJSON(t, in))
+			}
+		}
+	}
+	if findings < int(seeds) {
+		t.Errorf("%d findings in %d files: the test shows little", findings, seeds)
+	}
+}
+
+// Each span is counted once: as judged, or under the reason why not; and each finding once.
+func TestHostileSpansAreCountedOnce(t *testing.T) {
+	config := defaults()
+	config.AllowDetached = []string{"b *"}
+	remaining, err := config.remaining()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJudge(config, remaining, newHopNames(config.MaxHops))
+	for seed := range uint64(1000) {
+		in := hostileBatch(t, rand.New(rand.NewPCG(seed, 31)), 3)
+		got := j.judge(in, nil)
+		spans, flags := int64(0), int64(0)
+		for _, n := range append(got.judged[:], got.unjudged[:]...) {
+			spans += n
+			if n < 0 {
+				t.Errorf("seed %d: %+v", seed, got)
+			}
+		}
+		for _, n := range got.flags {
+			flags += n
+		}
+		if found := foundOn(in); spans != int64(in.SpanCount()) || flags != int64(len(found)) {
+			t.Fatalf("seed %d: %d of %d spans and %d of %d findings are counted: %+v\n%s", seed, spans, in.SpanCount(), flags, len(found), got, asJSON(t, in))
+		}
 	}
 }
 
