@@ -13,31 +13,56 @@ var traceRestarted = Rule{
 	Summary: "While a service handled a request, it made calls that began traces of their own: its handler probably " +
 		"uses context.Background(), which loses the deadline and the trace.",
 	Formula: "A CLIENT span without parent starts inside a SERVER span of its own service and host. At least 5 calls that are alike " +
-		"must have begun traces, 90 % of them inside some SERVER span.",
+		"must have begun traces, 90 % of them inside some SERVER span, and a tenth of the SERVER spans of the hop must have such a call inside: the Collector, " +
+		"which sees a batch, does without this. The amount is how many.",
 	Tolerance: "None: both spans are on one clock.",
-	Mistakes: "Only time connects the two, so confidence is low: a job that a busy service does on its own, such as a " +
-		"refresh of a cache, looks the same, and of several requests at once each is blamed. Mark what is meant to begin a trace of its " +
+	Mistakes: "Only time connects the two, so confidence is low: a job that a busy service does on its own looks the same if it is done " +
+		"that often, and of several requests at once each is blamed. A handler that seldom takes that way is not found. Mark what is meant to begin a trace of its " +
 		"own as detached, or allow it by the name of its CLIENT span. Streams count for nothing here: " +
 		"they are open beside much that they have no part in.",
 	text: "calls of its service began traces of their own meanwhile, up to %s in a request",
 	check: func(r *Request, report func(Finding)) {
-		if r.Restarts == nil {
-			return
-		}
-		r.waited(func(i int32, c *trace.Call) {
-			if s := r.entry(c); s != nil {
-				if n := r.Restarts.during(s); n > 0 {
-					report(Finding{Call: i, Span: c.Callee, Amount: n})
-				}
+		r.restarting(func(f Finding) {
+			if !f.quiet {
+				report(f)
 			}
 		})
+	},
+	sample: (*Request).restarting,
+	settle: func(seen []sample, _ int64) (out settled) {
+		for _, s := range seen {
+			if !s.quiet {
+				out.found = append(out.found, s)
+				out.most = max(out.most, s.amount)
+			}
+		}
+		if float64(len(out.found)) < restartsShare*float64(len(seen)) {
+			return settled{}
+		}
+		return out
 	},
 }
 
 const (
 	restartsAlike  = 5   // fewer calls that are alike are chance
 	restartsInside = 0.9 // share of them that some request must explain
+	restartsShare  = 0.1 // share of the requests that must have one: a job begins while few of them run
 )
+
+// restarting reports the calls whose service began traces meanwhile, and as quiet those
+// during which it began none, though it does.
+func (r *Request) restarting(report func(Finding)) {
+	if r.Restarts == nil {
+		return
+	}
+	r.waited(func(i int32, c *trace.Call) {
+		if s := r.entry(c); s != nil {
+			if n, begins := r.Restarts.during(s); begins {
+				report(Finding{Call: i, Span: c.Callee, Amount: n, quiet: n == 0})
+			}
+		}
+	})
+}
 
 // Restarts holds the calls of a whole export that began traces of their own.
 // First Collect all spans, then Cover all spans; after that requests can be
@@ -141,15 +166,16 @@ func (of *restarts) judge() {
 	of.judged = true
 }
 
-// during counts the calls that began traces while a SERVER span ran.
-func (x *Restarts) during(s *trace.Span) int64 {
+// during counts the calls that began traces while a SERVER span ran, and tells whether
+// its process made any such calls at all.
+func (x *Restarts) during(s *trace.Span) (n int64, begins bool) {
 	of := x.processes[processOf(s)]
 	if of == nil || !of.sealed {
-		return 0
+		return 0, false
 	}
 	if !of.judged {
 		of.judge()
 	}
 	from, to := of.within(s)
-	return int64(to - from)
+	return int64(to - from), len(of.calls) > 0
 }

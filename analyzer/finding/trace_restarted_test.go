@@ -68,6 +68,58 @@ func TestTraceRestarted(t *testing.T) {
 	}
 }
 
+// A busy service always has some request in work when a job of its own begins. It is
+// told from a handler by how many requests have such a call.
+//
+//	>edge   |------|   |------|   |------|   |------|
+//	>edge        |------|   |------|   |------|
+//	job                          |-|
+func TestAJobOfABusyServiceIsNoRestart(t *testing.T) {
+	const requests, every, length = 400, 50, 60 // ms
+	desc := &trace.Desc{Service: "edge", Operation: "job"}
+	for _, c := range []struct {
+		name  string
+		apart int // requests from one call to the next
+		want  bool
+	}{
+		{"in each", 1, true},
+		{"in every fifth", 5, true},
+		{"in one of forty", 40, false},
+	} {
+		rng := rand.New(rand.NewPCG(6, 7))
+		var x finding.Restarts
+		trees := make([]*trace.Tree, requests)
+		for i := range trees {
+			at := float64(i * every)
+			trees[i], _ = tree(t, []span{{name: ">edge", start: at, end: at + length}})
+			trees[i].Trace.ID = trace.TraceID{0: byte(i), 1: byte(i >> 8)}
+			if i%c.apart == 0 {
+				x.Collect([]trace.Span{{Start: ns(at + rng.Float64()*every), Duration: ns(5), Desc: desc, Kind: trace.KindClient}})
+			}
+		}
+		for _, tr := range trees {
+			x.Cover(tr.Trace.Spans)
+		}
+		var parts [3]finding.Tally
+		for _, i := range rng.Perm(requests) {
+			r := finding.NewRequest(trees[i], nil, finding.Defaults)
+			r.Restarts = &x
+			parts[rng.IntN(len(parts))].Add(r, func(int32) int32 { return 0 })
+		}
+		var whole finding.Tally
+		for i := range parts {
+			whole.Merge(&parts[i])
+		}
+		list := whole.List(nil)
+		if found := len(list) == 1 && list[0].Rule.Name == "trace-restarted"; found != c.want || len(list) > 1 {
+			t.Errorf("%s: %+v, want it found: %v", c.name, list, c.want)
+		}
+		if c.want && (list[0].Findings < requests/c.apart || list[0].Most < 1) {
+			t.Errorf("%s: %+v", c.name, list[0])
+		}
+	}
+}
+
 // Who begins a trace of its own on purpose marks it, or allows it by name.
 func TestACallThatIsMeantToBeginATraceIsNoRestart(t *testing.T) {
 	desc := &trace.Desc{Service: "edge", Operation: "GET /audit", Peer: "audit"}
