@@ -600,6 +600,40 @@ func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
+// A first tier of Collectors sees the spans of one process each, a second one whole traces: it finds
+// what it would have found alone.
+func TestASecondTierFindsWhatItWouldFindAlone(t *testing.T) {
+	seeds := uint64(3000)
+	if testing.Short() {
+		seeds = 300
+	}
+	differ := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		in := hostileBatch(t, rng, 1+rng.IntN(3))
+		var first []string
+		whole := ptrace.NewTraces()
+		for _, r := range clone(in).ResourceSpans().All() {
+			part := ptrace.NewTraces()
+			r.MoveTo(part.ResourceSpans().AppendEmpty())
+			part = run(t, defaults(), part)
+			first = append(first, foundOn(part)...)
+			part.ResourceSpans().MoveAndAppendTo(whole.ResourceSpans())
+		}
+		want := foundOn(run(t, defaults(), clone(in)))
+		slices.Sort(first)
+		if !slices.Equal(first, want) {
+			differ++
+		}
+		if diff := cmp.Diff(want, foundOn(run(t, defaults(), whole))); diff != "" {
+			t.Fatalf("seed %d (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
+		}
+	}
+	if differ < int(seeds)/10 {
+		t.Errorf("in %d of %d traces the first tier finds something else: the test shows little", differ, seeds)
+	}
+}
+
 // Each span is counted once: as judged, or under the reason why not; and each finding once.
 func TestHostileSpansAreCountedOnce(t *testing.T) {
 	config := defaults()
