@@ -600,6 +600,21 @@ func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
+// hopsOn lists what metrics of hops are made of.
+func hopsOn(in ptrace.Traces) (out []string) {
+	for _, s := range eachSpan(in) {
+		line := fmt.Sprint(s.TraceID(), s.SpanID())
+		for _, key := range []string{attr.Caller, attr.Callee, attr.Operation, attr.Utilization, attr.Consumed, attr.Partial} {
+			if v, set := s.Attributes().Get(key); set {
+				line += " " + key + "=" + v.AsString()
+			}
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // A first tier of Collectors sees the spans of one process each, a second one whole traces: it finds
 // what it would have found alone.
 func TestASecondTierFindsWhatItWouldFindAlone(t *testing.T) {
@@ -620,13 +635,18 @@ func TestASecondTierFindsWhatItWouldFindAlone(t *testing.T) {
 			first = append(first, foundOn(part)...)
 			part.ResourceSpans().MoveAndAppendTo(whole.ResourceSpans())
 		}
-		want := foundOn(run(t, defaults(), clone(in)))
+		alone := run(t, defaults(), clone(in))
+		want := foundOn(alone)
 		slices.Sort(first)
 		if !slices.Equal(first, want) {
 			differ++
 		}
-		if diff := cmp.Diff(want, foundOn(run(t, defaults(), whole))); diff != "" {
+		behind := run(t, defaults(), whole)
+		if diff := cmp.Diff(want, foundOn(behind)); diff != "" {
 			t.Fatalf("seed %d (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
+		}
+		if diff := cmp.Diff(hopsOn(alone), hopsOn(behind)); diff != "" {
+			t.Fatalf("seed %d, what metrics are made of (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
 		}
 	}
 	if differ < int(seeds)/10 {
