@@ -17,7 +17,7 @@ var budgetOverrun = Rule{
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {
 			ns, span, known := r.leftOf(c)
-			if over := r.span(span).Duration - ns; known && ns > 0 && over > microsecond+r.slack(r.span(span)) {
+			if over := r.span(span).Duration - ns; known && ns > 0 && over > microsecond+r.slackOf(c, span) {
 				report(Finding{Call: i, Span: span, Amount: over})
 			}
 		})

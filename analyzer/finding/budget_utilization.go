@@ -48,7 +48,7 @@ func (r *Request) mostBudget(call, span int32, s Spent) int64 {
 	if !s.LeftKnown {
 		return s.Budget
 	}
-	most := s.Left + r.span(span).Duration + r.slack(r.span(span))
+	most := s.Left + r.span(span).Duration + r.slackOf(&r.tree.Calls[call], span)
 	if l, _ := r.Planned(call); l.Budget > 0 {
 		most = min(most, l.Budget)
 	}

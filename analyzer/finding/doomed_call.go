@@ -77,9 +77,8 @@ func (r *Request) sent(visit func(call, span int32, left int64)) {
 		if c.Parent < 0 || c.Kind != trace.CallRPC {
 			return
 		}
-		ns, span, known := r.leftOf(c)
-		if ns += r.slack(r.span(span)); known && ns > 0 {
-			visit(i, span, ns)
+		if ns, span, known := r.leftOf(c); known && ns+r.slackOf(c, span) > 0 {
+			visit(i, span, ns+r.slackOf(c, span))
 		}
 	})
 }

@@ -18,7 +18,7 @@ var exhaustedAtStart = Rule{
 	check: func(r *Request, report func(Finding)) {
 		r.begun(func(i int32, c *trace.Call) {
 			for _, half := range [...]int32{c.Span, c.Callee} {
-				if ns, known := left(r.span(half)); known && ns <= -r.slack(r.span(half)) {
+				if ns, known := left(r.span(half)); known && ns <= -r.slackOf(c, half) {
 					report(Finding{Call: i, Span: half, Amount: -ns})
 					return
 				}

@@ -396,6 +396,16 @@ func (r *Request) slack(s *trace.Span) int64 {
 	return 0
 }
 
+// slackOf is slack of a half of a call. A header that a CLIENT span sent is that which
+// its service was sent, where both are points in time.
+func (r *Request) slackOf(c *trace.Call, half int32) int64 {
+	s := r.span(half)
+	if s.Kind == trace.KindClient && s.Stamp != nil && s.Stamp.Derived {
+		return r.slack(r.span(c.Maker))
+	}
+	return r.slack(s)
+}
+
 // gaveUp tells whether a caller ended without waiting for the answer.
 func gaveUp(s *trace.Span) bool {
 	return s.Outcome == trace.OutcomeTimedOut || s.Outcome == trace.OutcomeCancelled

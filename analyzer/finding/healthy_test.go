@@ -132,6 +132,7 @@ func pairs() map[string][]pair {
 		"budget-overrun": {
 			{name: "to the last moment", well: sent(budget(50), 50), sick: sent(budget(50), 50.1)},
 			{name: "another clock, 49 ms ahead", well: work(another(1), 50), sick: work(another(1), 52)},
+			{name: "handed on as it came from another clock", well: call(behind(60), captured(1), nil), sick: call(captured(160), captured(1), nil)},
 		},
 		"budget-utilization": {
 			{name: "four fifths", well: sent(budget(50), 40), sick: sent(budget(50), 41)},
@@ -168,6 +169,7 @@ func pairs() map[string][]pair {
 		"exhausted-at-start": {
 			{name: "a moment", well: sent(budget(0.001), 1), sick: sent(budget(0), 1)},
 			{name: "another clock, 49 ms ahead", well: work(another(-49), 1), sick: work(another(-50), 1)},
+			{name: "handed on as it came from another clock", well: call(behind(1), captured(-9), nil), sick: call(captured(1), captured(-9), nil)},
 		},
 		"outcome-unknown": {
 			{name: "the callee failed too", well: gaveUp(timedOut, 58), sick: ended(gaveUp(timedOut, 58), ">a", ok)},

@@ -29,6 +29,7 @@ var queueWait = Rule{
 				wait = min(wait, entry.Start-exit.Start)
 			}
 			ns, known := left(exit)
+			ns += r.slackOf(c, c.Span)
 			if !known && entry.Stamp != nil && entry.Stamp.Derived { // what the request carried
 				ns, known = left(entry)
 				ns += wait + r.slack(entry)
