@@ -600,6 +600,60 @@ func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
+// hopsOn lists what metrics of hops are made of.
+func hopsOn(in ptrace.Traces) (out []string) {
+	for _, s := range eachSpan(in) {
+		line := fmt.Sprint(s.TraceID(), s.SpanID())
+		for _, key := range []string{attr.Caller, attr.Callee, attr.Operation, attr.Utilization, attr.Consumed, attr.Partial} {
+			if v, set := s.Attributes().Get(key); set {
+				line += " " + key + "=" + v.AsString()
+			}
+		}
+		out = append(out, line)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A first tier of Collectors sees the spans of one process each, a second one whole traces: it finds
+// what it would have found alone.
+func TestASecondTierFindsWhatItWouldFindAlone(t *testing.T) {
+	seeds := uint64(3000)
+	if testing.Short() {
+		seeds = 300
+	}
+	differ := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		in := hostileBatch(t, rng, 1+rng.IntN(3))
+		var first []string
+		whole := ptrace.NewTraces()
+		for _, r := range clone(in).ResourceSpans().All() {
+			part := ptrace.NewTraces()
+			r.MoveTo(part.ResourceSpans().AppendEmpty())
+			part = run(t, defaults(), part)
+			first = append(first, foundOn(part)...)
+			part.ResourceSpans().MoveAndAppendTo(whole.ResourceSpans())
+		}
+		alone := run(t, defaults(), clone(in))
+		want := foundOn(alone)
+		slices.Sort(first)
+		if !slices.Equal(first, want) {
+			differ++
+		}
+		behind := run(t, defaults(), whole)
+		if diff := cmp.Diff(want, foundOn(behind)); diff != "" {
+			t.Fatalf("seed %d (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
+		}
+		if diff := cmp.Diff(hopsOn(alone), hopsOn(behind)); diff != "" {
+			t.Fatalf("seed %d, what metrics are made of (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
+		}
+	}
+	if differ < int(seeds)/10 {
+		t.Errorf("in %d of %d traces the first tier finds something else: the test shows little", differ, seeds)
+	}
+}
+
 // Each span is counted once: as judged, or under the reason why not; and each finding once.
 func TestHostileSpansAreCountedOnce(t *testing.T) {
 	config := defaults()

@@ -65,9 +65,14 @@ func (j *judge) pass(s *trace.Span, why reason) {
 
 // takeBackVerdict removes what only a span that is judged has. A Collector that had seen less of the
 // trace may have judged this one.
-func takeBackVerdict(attrs pcommon.Map) {
-	takeBack(attrs, attr.Findings)
-	takeBack(attrs, attr.Partial)
+func takeBackVerdict(attrs pcommon.Map) { attrs.RemoveIf(ofVerdict) }
+
+func ofVerdict(name string, _ pcommon.Value) bool {
+	switch name {
+	case attr.Findings, attr.Partial, attr.Utilization, attr.Consumed, attr.Caller, attr.Callee, attr.Operation, attr.Attempt, attr.PlanRevision:
+		return true
+	}
+	return false
 }
 
 // takeBack removes an attribute. Spans from elsewhere may have a name twice.
@@ -121,15 +126,21 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	}
 	if v.spent.Budget > 0 {
 		attrs.PutDouble(attr.Utilization, v.spent.Utilization)
+	} else {
+		takeBack(attrs, attr.Utilization)
 	}
 	if limited && v.spent.LeftKnown {
 		attrs.PutDouble(attr.Consumed, v.spent.Consumed)
+	} else {
+		takeBack(attrs, attr.Consumed)
 	}
-	if v.hop != nil {
-		putText(attrs, attr.Caller, v.hop.caller)
-		putText(attrs, attr.Callee, v.hop.callee)
-		putText(attrs, attr.Operation, v.hop.operation)
+	named := v.hop
+	if named == nil {
+		named = new(hop)
 	}
+	putText(attrs, attr.Caller, named.caller)
+	putText(attrs, attr.Callee, named.callee)
+	putText(attrs, attr.Operation, named.operation)
 	if v.planned {
 		attrs.PutStr(attr.PlanRevision, v.revision)
 	}
@@ -229,9 +240,11 @@ func putFlags(attrs pcommon.Map, key string, flags []string) {
 }
 
 func putText(attrs pcommon.Map, key, text string) {
-	if text != "" {
-		attrs.PutStr(key, text)
+	if text == "" {
+		takeBack(attrs, key)
+		return
 	}
+	attrs.PutStr(key, text)
 }
 
 // seconds is ns as attributes have it, rounded to a microsecond.
