@@ -59,7 +59,7 @@ func (r *Request) grew(c *trace.Call, half int32) int64 {
 	above, gap, sent := r.above(c, half)
 	absolute := s.Stamp.Absolute
 	if above != nil {
-		absolute = absolute || sent > 0 && above.Stamp.Absolute
+		absolute = absolute || above.Stamp.Absolute && !oneClock(above, s)
 		if ns, known := left(above); known && (above.Stamp.HasRemaining || !above.Stamp.Derived) { // else it is of a proxy
 			limit = min(limit, ns-gap)
 		}

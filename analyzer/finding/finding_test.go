@@ -35,6 +35,7 @@ type span struct {
 	stamp       *trace.Stamp
 	host        string
 	stream      bool
+	final       bool // the outcome
 }
 
 // budget makes the stamp of a span that had so much left, in ms, on a context
@@ -83,8 +84,11 @@ func tree(t testing.TB, spans []span) (*trace.Tree, map[trace.SpanID]string) {
 			descs[key] = &d
 		}
 		flags := trace.Flags(0)
+		if s.final {
+			flags |= trace.FlagFinal
+		}
 		if s.stream {
-			flags = trace.FlagStream
+			flags |= trace.FlagStream
 		}
 		built = append(built, trace.Span{
 			TraceID: trace.TraceID{15: 1}, ID: id, Parent: ids[s.under], Start: ns(s.start), Duration: ns(s.end) - ns(s.start),

@@ -15,7 +15,7 @@ const maxBackoff = 1_000_000_000
 // call, 1 for the first, and the number of attempts of that logical call. A call
 // is a retry where it goes the way of an earlier one of the same span, which
 // failed shortly before. The loser of a hedge did not fail: what follows it is
-// another call. Without any retry both are nil. They are made once.
+// another call, and so is what follows an answer that is final. Without any retry both are nil. They are made once.
 //
 //	span  |-----------------------------------|
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
@@ -60,7 +60,7 @@ func (r *Request) countAttempts() {
 		if k > 0 {
 			p := &calls[order[k-1]]
 			again = p.Maker == c.Maker && p.Path == c.Path &&
-				p.Outcome != trace.OutcomeOK && c.Start >= p.End && c.Start-p.End <= maxBackoff && !r.overtaken(order[k-1])
+				p.Outcome != trace.OutcomeOK && !p.Final && c.Start >= p.End && c.Start-p.End <= maxBackoff && !r.overtaken(order[k-1])
 		}
 		if again {
 			before[i] = order[k-1]

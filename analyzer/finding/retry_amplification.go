@@ -11,7 +11,8 @@ var retryAmplification = Rule{
 	Formula: "The attempts of a logical call, times those of the calls around it, exceed 3. " +
 		"Calls of one span that go the same way are attempts of one call where each starts within 1 s after the one before it failed.",
 	Tolerance: "Three attempts of one call are usual and no finding.",
-	Mistakes: "A loop over items that fails often looks like retries. Attempts that run beside each other, as hedges and " +
+	Mistakes: "A loop over items that fails often looks like retries. Not so where the answer is one that another try would get " +
+		"again: an HTTP status of 4xx but 401, 408, 409, 423, 425, 429 and 499, or a gRPC code like NOT_FOUND. Attempts that run beside each other, as hedges and " +
 		"fan-outs do, do not count, nor do streams that are opened again.",
 	text: "up to %s attempts for one call, the layers multiplied",
 	check: func(r *Request, report func(Finding)) {

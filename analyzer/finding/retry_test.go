@@ -86,15 +86,18 @@ func TestRetryAmplification(t *testing.T) {
 	loop := []span{{name: ">edge", start: 0, end: 1000}}
 	beside := []span{{name: ">edge", start: 0, end: 1000}}
 	late := []span{{name: ">edge", start: 0, end: 10000}}
+	missing := []span{{name: ">edge", start: 0, end: 1000}}
 	for i := range 5 {
 		at := float64(i) * 100
 		loop = append(loop, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: at, end: at + 90})
+		missing = append(missing, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: at, end: at + 90, outcome: failed, final: true})
 		beside = append(beside, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: at, end: at + 500, outcome: failed})
 		late = append(late, span{name: fmt.Sprintf("edge>a#%d", i), under: ">edge", start: 20 * at, end: 20*at + 999, outcome: failed})
 	}
 	check(t, "retry-amplification", []example{
 		{"attempts that report themselves", spans, []string{"edge>a 4"}},
 		{"a loop is none", loop, nil},
+		{"a loop over what does not exist is none", missing, nil},
 		{"calls beside each other are none", beside, nil},
 		{"more than a second apart is another call", late, nil},
 	})

@@ -367,7 +367,7 @@ func (w *worker) repeats(group []int32, other bool) operation {
 			// Different operations: nothing repeats.
 		case in.start < until:
 			overlap = true
-		case calls[w.instances[previous].call].Outcome != trace.OutcomeOK && in.start-until <= maxBackoff:
+		case retriable(&calls[w.instances[previous].call]) && in.start-until <= maxBackoff:
 			op.flags |= repeatRetry
 			op.pause = max(op.pause, in.start-until)
 			attempts += call.Attempts
@@ -390,6 +390,9 @@ func (w *worker) repeats(group []int32, other bool) operation {
 	}
 	return op
 }
+
+// retriable tells whether a call ended so that the next one like it may be its retry.
+func retriable(c *trace.Call) bool { return c.Outcome != trace.OutcomeOK && !c.Final }
 
 // hedge looks for calls that were overtaken: they started before the first
 // success ended and were cancelled after it. They stop counting, and the

@@ -53,6 +53,12 @@ func TestRepeatsAreToldApart(t *testing.T) {
 			want: facts{Duration: 40, Attempt: 15, Count: 3, Self: 15, MaxAttempts: 1, Looped: true, Path: 35},
 		},
 		{
+			name: "loop: goes on after an answer that another try would get again", below: []work{
+				get(0, 10, failed).flagged(trace.FlagFinal), get(10, 25, failed).flagged(trace.FlagFinal), get(30, 40, ok),
+			},
+			want: facts{Duration: 40, Attempt: 15, Count: 3, Self: 15, MaxAttempts: 1, Looped: true, Path: 35},
+		},
+		{
 			name: "a loop in which one call is retried", below: []work{
 				get(0, 10, ok), get(10, 15, failed),
 				get(16, 30, ok),

@@ -578,7 +578,7 @@ func (d *decoder) spans() []trace.Span {
 		s := &spans[i]
 		if b&flagsBit != 0 {
 			flags := d.count()
-			d.check(flags <= math.MaxUint8)
+			d.check(flags <= math.MaxUint16)
 			if s.Flags = trace.Flags(flags); s.Is(trace.FlagThreshold) {
 				s.Threshold = d.word()
 				d.check(s.Threshold < 1<<56)

@@ -200,7 +200,7 @@ func (r *reader) jaegerSpanMember(name []byte, span *jaegerSpan) {
 	case "tags", "tag":
 		r.readTags(&r.attrs)
 	case "logs":
-		r.readLogs()
+		r.readEvents((*reader).readLogMember)
 	case "processID":
 		if kind, text := r.json.scalar(); kind == '"' {
 			span.process = r.jaeger.process(text)
@@ -265,29 +265,13 @@ func (r *reader) readReferences(d *draft) {
 	}
 }
 
-// readLogs reads the events of a span. Each is a list of fields, and the one that is
-// called event names it.
-func (r *reader) readLogs() {
-	if !r.json.enter('[') {
-		return
-	}
-	for r.json.more() {
-		if r.attrs.Streaming() {
-			r.json.skip()
-			continue
-		}
-		if !r.json.enter('{') {
-			continue
-		}
-		r.event.Reset()
-		for r.json.more() {
-			if string(r.json.name()) == "fields" {
-				r.readTags(&r.event)
-			} else {
-				r.json.skip()
-			}
-		}
-		r.attrs.AddEvent(&r.event)
+// readLogMember reads one member of a log, which is an event: a list of fields, of which
+// the one that is called event names it.
+func (r *reader) readLogMember(name []byte) {
+	if string(name) == "fields" {
+		r.readTags(&r.event)
+	} else {
+		r.json.skip()
 	}
 }
 

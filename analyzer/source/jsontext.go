@@ -148,6 +148,24 @@ func (t *jsonText) literal() []byte {
 // skip passes over the value that is next.
 func (t *jsonText) skip() {
 	depth := t.depth
+	t.step()
+	t.leave(depth)
+}
+
+// leave passes over the rest of all that is open above depth.
+func (t *jsonText) leave(depth int) {
+	for t.depth > depth && !t.doubt {
+		if t.more() {
+			if t.object {
+				t.name()
+			}
+			t.step()
+		}
+	}
+}
+
+// step passes over the scalar that is next, or goes into the object or array.
+func (t *jsonText) step() {
 	switch t.peek() {
 	case 0:
 	case '{':
@@ -158,37 +176,6 @@ func (t *jsonText) skip() {
 		t.string()
 	default:
 		t.literal()
-	}
-	t.leave(depth)
-}
-
-// leave passes over the rest of all that is open above depth.
-func (t *jsonText) leave(depth int) {
-	for t.depth > depth {
-		if !t.more() {
-			if t.doubt {
-				return
-			}
-			continue
-		}
-		if t.object {
-			t.name()
-		}
-		switch t.peek() {
-		case 0:
-			return
-		case '{':
-			t.open(true)
-		case '[':
-			t.open(false)
-		case '"':
-			t.string()
-		default:
-			t.literal()
-		}
-		if t.doubt {
-			return
-		}
 	}
 }
 

@@ -240,7 +240,7 @@ func (r *reader) readOTLPSpan(rs *resourceSpans) {
 		case "attributes":
 			r.readAttributes(&r.attrs, (*reader).readAnyValue)
 		case "events":
-			r.readEvents((*reader).readAnyValue)
+			r.readEvents((*reader).readOTLPEventMember)
 		case "links":
 			r.readLinks(d)
 		case "status":
@@ -313,9 +313,9 @@ func (r *reader) readLinks(d *draft) {
 	}
 }
 
-// readEvents reads an array of events, in the spelling of OTLP or of stdouttrace.
-// Nothing but whether the span is a stream depends on them.
-func (r *reader) readEvents(readValue func(*reader) attrValue) {
+// readEvents reads an array of events, of which readMember reads one member. Nothing
+// but whether the span is a stream depends on them.
+func (r *reader) readEvents(readMember func(r *reader, name []byte)) {
 	if !r.json.enter('[') {
 		return
 	}
@@ -329,18 +329,26 @@ func (r *reader) readEvents(readValue func(*reader) attrValue) {
 		}
 		r.event.Reset()
 		for r.json.more() {
-			switch string(r.json.name()) {
-			case "name", "Name":
-				if kind, text := r.json.scalar(); kind == '"' {
-					r.event.SetString(trace.AttrEventName, text)
-				}
-			case "attributes", "Attributes":
-				r.readAttributes(&r.event, readValue)
-			default:
-				r.json.skip()
-			}
+			readMember(r, r.json.name())
 		}
 		r.attrs.AddEvent(&r.event)
+	}
+}
+
+func (r *reader) readOTLPEventMember(name []byte) {
+	switch string(name) {
+	case "name":
+		r.readEventName()
+	case "attributes":
+		r.readAttributes(&r.event, (*reader).readAnyValue)
+	default:
+		r.json.skip()
+	}
+}
+
+func (r *reader) readEventName() {
+	if kind, text := r.json.scalar(); kind == '"' {
+		r.event.SetString(trace.AttrEventName, text)
 	}
 }
 

@@ -43,7 +43,7 @@ func readStdouttrace(r *reader) {
 		case "Attributes":
 			r.readAttributes(&r.attrs, (*reader).readStdoutValue)
 		case "Events":
-			r.readEvents((*reader).readStdoutValue)
+			r.readEvents((*reader).readStdoutEventMember)
 		case "Links":
 			r.readStdoutLinks(d)
 		case "Status":
@@ -177,4 +177,15 @@ func (r *reader) readStdoutValue() (v attrValue) {
 		}
 	}
 	return v
+}
+
+func (r *reader) readStdoutEventMember(name []byte) {
+	switch string(name) {
+	case "Name":
+		r.readEventName()
+	case "Attributes":
+		r.readAttributes(&r.event, (*reader).readStdoutValue)
+	default:
+		r.json.skip()
+	}
 }

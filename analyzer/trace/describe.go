@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Attributes struct {
 
 	timedOut, cancelled, failed   bool
 	refused, detached, idempotent bool // refused: as a bad request
+	final                         bool // see FlagFinal
 
 	ways     way  // in which messages went, by the events of the span
 	way      way  // of the message that an event tells of; 0: of none
@@ -418,11 +420,13 @@ func (a *Attributes) SetInt(key AttrKey, v int64) NoteKind {
 		a.cancelled = a.cancelled || v == 1
 		a.refused = a.refused || v == 3
 		a.timedOut = a.timedOut || v == 4
+		a.final = a.final || finalGRPC(v)
 	case attrHTTPStatus:
 		// 499 is what proxies log when the client closed the request.
 		a.cancelled = a.cancelled || v == 499
 		a.timedOut = a.timedOut || v == 504
 		a.refused = a.refused || v == 400
+		a.final = a.final || finalHTTP(v)
 		if v == 101 { // switching protocols
 			a.flags |= FlagStream
 		}
@@ -541,8 +545,54 @@ func (a *Attributes) endedBy(v []byte) {
 	case foldContains(v, "cancel"), string(v) == "499":
 		a.cancelled = true
 	case foldEqual(v, "invalid_argument"), foldEqual(v, "invalidargument"), string(v) == "400":
-		a.refused = true
+		a.refused, a.final = true, true
+	default:
+		status, isNumber := parseInt(v)
+		a.final = a.final || isNumber && finalHTTP(status) || slices.ContainsFunc(finalNames, func(name string) bool { return sameName(v, name) })
 	}
+}
+
+// finalHTTP tells whether a status says that another try would get it again: it is
+// the fault of the request, and not of the moment, of a login that has run out, or of
+// somebody else who changed the same.
+func finalHTTP(status int64) bool {
+	switch status {
+	case 401, 408, 409, 423, 425, 429, 499:
+		return false
+	}
+	return status >= 400 && status < 500
+}
+
+// finalGRPC is finalHTTP for the codes of google.rpc.Code whose documentation tells
+// not to try again.
+func finalGRPC(code int64) bool {
+	switch code {
+	case 3, 5, 6, 7, 9, 11, 12:
+		return true
+	}
+	return false
+}
+
+// finalNames are the names of those codes, but for the first, as sameName has them.
+var finalNames = []string{"notfound", "alreadyexists", "permissiondenied", "failedprecondition", "outofrange", "unimplemented"}
+
+// sameName compares with a lower-case name, ignoring ASCII case and underscores:
+// NOT_FOUND, not_found and NotFound are one.
+func sameName(v []byte, name string) bool {
+	k := 0
+	for _, c := range v {
+		switch {
+		case c == '_':
+			continue
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		if k == len(name) || c != name[k] {
+			return false
+		}
+		k++
+	}
+	return k == len(name)
 }
 
 // endedByContext looks for Go's words for a context that has ended, alone or at
@@ -604,6 +654,9 @@ func (a *Attributes) Describe(s *Span, r Resource, c *Cache) {
 		s.Kind = a.kind
 	}
 	s.Outcome = a.Outcome()
+	if a.final && s.Outcome == OutcomeFailed {
+		s.Flags |= FlagFinal
+	}
 	s.Flags |= a.flags
 	if a.detached {
 		s.Flags |= FlagFollowsFrom

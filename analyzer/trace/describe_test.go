@@ -276,6 +276,51 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// An answer is final where another try would get it again.
+func TestFinalAnswers(t *testing.T) {
+	for _, c := range []struct {
+		attrs  []any
+		failed bool
+		final  bool
+	}{
+		{[]any{"http.response.status_code", 404}, true, true},
+		{[]any{"http.status_code", "410"}, true, true},
+		{[]any{"error.type", "404"}, true, true},
+		{[]any{"http.response.status_code", 400}, true, true},
+		{[]any{"http.response.status_code", 422, "error.type", "422"}, true, true},
+		{[]any{"rpc.grpc.status_code", 5}, true, true},
+		{[]any{"rpc.grpc.status_code", "7"}, true, true},
+		{[]any{"rpc.response.status_code", "NOT_FOUND"}, true, true},
+		{[]any{"rpc.connect_rpc.error_code", "already_exists"}, true, true},
+		{[]any{"error.type", "FailedPrecondition"}, true, true},
+		{[]any{"rpc.response.status_code", "INVALID_ARGUMENT"}, true, true},
+		{[]any{"http.response.status_code", 404}, false, false}, // a server that did its work
+		{[]any{"http.response.status_code", 401}, true, false},  // again with a new login
+		{[]any{"http.response.status_code", 408}, true, false},
+		{[]any{"http.response.status_code", 409}, true, false}, // again with what is there now
+		{[]any{"http.response.status_code", 429}, true, false},
+		{[]any{"http.response.status_code", 499}, true, false},
+		{[]any{"http.response.status_code", 500}, true, false},
+		{[]any{"http.response.status_code", 503, "error.type", "503"}, true, false},
+		{[]any{"rpc.grpc.status_code", 8}, true, false},
+		{[]any{"rpc.grpc.status_code", 10}, true, false},
+		{[]any{"rpc.grpc.status_code", 14}, true, false},
+		{[]any{"rpc.response.status_code", "UNAVAILABLE"}, true, false},
+		{[]any{"error.type", "FileNotFoundException"}, true, false}, // of whom, nobody knows
+		{[]any{"error.type", "4040"}, true, false},
+		{nil, true, false},
+	} {
+		var a Attributes
+		var s Span
+		attrs(&a, c.attrs...)
+		a.SetStatus(c.failed)
+		a.Describe(&s, Resource{}, new(Interner).NewCache())
+		if s.Is(FlagFinal) != c.final {
+			t.Errorf("%v, error status %v: final %v, want %v", c.attrs, c.failed, s.Is(FlagFinal), c.final)
+		}
+	}
+}
+
 func TestFlags(t *testing.T) {
 	for _, c := range []struct {
 		key  string

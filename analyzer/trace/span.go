@@ -92,7 +92,7 @@ const (
 )
 
 // Flags are single facts of a span.
-type Flags uint8
+type Flags uint16
 
 // The flags.
 const (
@@ -116,6 +116,10 @@ const (
 	FlagUnsafe
 	// FlagStream: the span is a stream of messages, so its duration is a lifetime.
 	FlagStream
+	// FlagFinal: the span failed by an answer that another try would get again: what
+	// it asked for does not exist, is not allowed, or is not understood. Calls that
+	// follow are calls of their own, such as those of a loop over items.
+	FlagFinal
 )
 
 // Desc is what a span says of the work it stands for. Readers intern it: spans

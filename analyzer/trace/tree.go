@@ -259,6 +259,7 @@ type Call struct {
 	LongestAttempt int64
 	LongestPause   int64
 	Outcome        Outcome
+	Final          bool // what comes after it is no retry: see FlagFinal
 	ServerOnly     bool // a SERVER span of another service without CLIENT span: network time is missing
 	Stream         bool // one of its halves or attempts is a stream of messages: see FlagStream
 }
@@ -401,7 +402,8 @@ func (tr *Tree) Build(t *Trace, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Path:   paths.Child(-1, Key{Service: root.Desc.Service, Operation: root.Desc.Operation}),
 		Parent: -1, Span: entry, Callee: entry, Maker: entry, Start: root.Start, End: root.End(),
-		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1, Outcome: root.Outcome, Stream: root.Is(FlagStream),
+		Attempts: 1, LongestAttempt: root.Duration, LongestPause: -1,
+		Outcome: root.Outcome, Final: root.Is(FlagFinal), Stream: root.Is(FlagStream),
 	}
 	tr.stack = tr.stack[:0]
 	if root.Kind == KindClient {
@@ -459,7 +461,8 @@ func (tr *Tree) visit(at pending, entry int32, paths *Paths, skew Skew) {
 	call := Call{
 		Parent: at.owner, Span: at.span, Callee: at.span, Maker: at.maker, Kind: kind,
 		Start: s.Start + at.shift, End: s.End() + at.shift,
-		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1, Outcome: s.Outcome, Stream: s.Is(FlagStream),
+		Attempts: 1, LongestAttempt: s.Duration, LongestPause: -1,
+		Outcome: s.Outcome, Final: s.Is(FlagFinal), Stream: s.Is(FlagStream),
 	}
 	owner := &tr.Calls[at.owner]
 	caller := &t.Spans[owner.Callee]
