@@ -82,7 +82,7 @@ type analysis struct {
 }
 
 func newAnalysis(c Config) *analysis {
-	a := &analysis{config: c, report: &Report{Version: 1}, allowed: finding.NewAllowed(c.AllowDetached)}
+	a := &analysis{config: c, report: &Report{Version: 1, Settings: c.changed()}, allowed: finding.NewAllowed(c.AllowDetached)}
 	a.restarts.Allowed = a.allowed
 	for _, glob := range c.Endpoints {
 		a.asked = append(a.asked, asking(glob))

@@ -25,6 +25,16 @@ type CheckReport struct {
 	Failures []CheckFailure    `json:"failures"` // in the order of endpoints, hops, gate
 	Input    Input             `json:"input"`
 	Checked  []CheckedEndpoint `json:"endpoints"` // in the order of the plan
+	// Settings are those that the rules judged by, where they are not finding.Defaults.
+	Settings Opt[finding.Settings] `json:"settings,omitzero"`
+}
+
+// StrainedOver is the share of its budget that a call may use without being strained.
+func (r *CheckReport) StrainedOver() float64 {
+	if r.Settings.Known {
+		return r.Settings.V.Utilization
+	}
+	return finding.Defaults.Utilization
 }
 
 // CheckFailure is one reason for which a plan does not hold.
@@ -90,7 +100,8 @@ type CheckedHop struct {
 	P99   Opt[int64] `json:"p99_ns,omitzero"`
 	P99Lo Opt[int64] `json:"p99_lo_ns,omitzero"`
 	P99Hi Opt[int64] `json:"p99_hi_ns,omitzero"`
-	// Strained is the share of the calls that used over 80 % of their budget.
+	// Strained is the share of the calls that used more of their budget than
+	// CheckReport.StrainedOver.
 	Strained Opt[float64] `json:"strained_ratio,omitzero"`
 	Warning  bool         `json:"warning,omitempty"` // more than 5 % of the calls are strained
 	Result   string       `json:"result"`
@@ -134,7 +145,7 @@ func Check(ctx context.Context, c Config, p *plan.Plan, sources ...trace.Source)
 	if err != nil {
 		return nil, configError{err}
 	}
-	out := &CheckReport{Version: 1, Revision: p.Revision, Measured: len(sources) > 0, Point: c.Point}
+	out := &CheckReport{Version: 1, Revision: p.Revision, Measured: len(sources) > 0, Point: c.Point, Settings: c.changed()}
 	a := analysis{
 		config: c, report: &Report{Version: 1}, allowed: finding.NewAllowed(c.AllowDetached),
 		gates: make(map[profile.Endpoint]*observed), planOnly: true,
@@ -173,7 +184,7 @@ func Check(ctx context.Context, c Config, p *plan.Plan, sources ...trace.Source)
 	}
 	for _, e := range checked {
 		key := profile.Endpoint{Service: e.Service, Operation: e.Operation}
-		j := judge{plan: e, gate: &p.Gate, seen: profiles[key], observed: a.gates[key], point: c.Point}
+		j := judge{plan: e, gate: &p.Gate, seen: profiles[key], observed: a.gates[key], point: c.Point, strained: out.StrainedOver()}
 		out.Checked = append(out.Checked, j.endpoint(out.Measured))
 		out.Failures = append(out.Failures, j.failures...)
 	}
@@ -219,7 +230,7 @@ type observed struct {
 	stops                      quantile.Sample
 }
 
-// ruleStrained finds calls that use over 80 % of their budget.
+// ruleStrained finds calls that use more of their budget than the settings allow.
 const ruleStrained = "budget-utilization"
 
 var (
@@ -247,8 +258,7 @@ func (o *observed) add(r *finding.Request) {
 	if ruleLate.Check(r, note); found {
 		o.late++
 	}
-	grace := r.Grace
-	r.Grace = 0
+	r.NoGrace = true
 	ruleStop.Check(r, func(f finding.Finding) { o.stops.Add(f.Amount, 0) })
-	r.Grace = grace
+	r.NoGrace = false
 }

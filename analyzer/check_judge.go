@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 	"github.com/latencybudget/latencybudget/analyzer/quantile"
 )
@@ -23,6 +22,7 @@ type judge struct {
 	seen     *endpoint // nil where no request was measured
 	observed *observed
 	point    bool
+	strained float64 // CheckReport.StrainedOver
 
 	rows     []judged
 	out      CheckedEndpoint
@@ -176,7 +176,7 @@ func (j *judge) measure() {
 		if h.Result != CheckOK || r.share == 0 {
 			continue
 		}
-		strained := max(from.Duration.FractionAbove(int64(finding.Defaults.Utilization*float64(r.share))), j.found(r.at, from.Calls))
+		strained := max(from.Duration.FractionAbove(int64(j.strained*float64(r.share))), j.found(r.at, from.Calls))
 		h.Strained = Some(strained)
 		h.Warning = k > 0 && strained > strainedFrom
 		if k == 0 {

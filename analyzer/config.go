@@ -4,6 +4,7 @@
 package analyzer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -48,6 +49,9 @@ type Config struct {
 	// AllowDetached are globs on "service operation" of calls that may outlive the
 	// request that makes them: no rule judges them, nor what they call.
 	AllowDetached []string
+	// Settings are the thresholds of the rules; the zero value: finding.Defaults. Start
+	// from those to change one of them.
+	Settings finding.Settings
 	// Strategy names one of budget.Strategies; "": p99prop.
 	Strategy string
 	// Objective is one of budget.Objectives, for strategy optimised; "": cuts.
@@ -217,6 +221,11 @@ func (c *Config) validate() error {
 	if err := finding.CheckAllowed(c.AllowDetached); err != nil {
 		errs = append(errs, fmt.Errorf("allow detached: %w", err))
 	}
+	if err := c.settings().Validate(finding.SettingNames{
+		Utilization: "setting Utilization", ResetFloor: "setting ResetFloor", ResetShare: "setting ResetShare", MaxSkew: "setting MaxSkew",
+	}); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Plan != nil && len(c.Current) > 0 {
 		errs = append(errs, errors.New("both a plan and current timeouts say what is there today: use one"))
 	}
@@ -256,6 +265,18 @@ func (c *Config) strategy() (budget.Strategy, error) {
 		}
 	}
 	return budget.WithObjective(strategy, c.Objective)
+}
+
+// settings are those of the rules.
+func (c *Config) settings() finding.Settings {
+	return cmp.Or(c.Settings, finding.Defaults)
+}
+
+// changed are the settings of the rules where they are not those that everybody
+// expects.
+func (c *Config) changed() Opt[finding.Settings] {
+	s := c.settings()
+	return Opt[finding.Settings]{s, s != finding.Defaults}
 }
 
 // level is the quantile used as weight and for verdicts.

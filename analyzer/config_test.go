@@ -1,9 +1,29 @@
 package analyzer
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 )
+
+// Settings are taken as they are: what is left out is 0, but for all of them.
+func TestSettingsOutOfRangeAreAnError(t *testing.T) {
+	for _, bad := range []finding.Settings{
+		{MaxSkew: 50e6}, {Utilization: 80}, {Utilization: 0.8, ResetFloor: -1}, {Utilization: 0.8, ResetShare: 1}, {Utilization: 0.8, MaxSkew: 1},
+	} {
+		if _, err := Analyze(t.Context(), Config{Settings: bad}); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "setting ") {
+			t.Errorf("%+v: %v, want an error", bad, err)
+		}
+	}
+	for _, good := range []finding.Settings{{}, {Utilization: 10}, finding.Defaults} {
+		if _, err := Analyze(t.Context(), Config{Settings: good}); !errors.Is(err, ErrNothingUsable) {
+			t.Errorf("%+v: %v, want no error but that there is nothing to read", good, err)
+		}
+	}
+}
 
 func TestParse(t *testing.T) {
 	if b, err := ParseEndpointBudget("svc GET /a=b=800ms"); err != nil || b.Endpoint != "svc GET /a=b" || b.Budget != 800*time.Millisecond {

@@ -47,7 +47,7 @@ func (a *analysis) request(r profile.Request) *finding.Request {
 	if a.allowed.Any() {
 		async = func(call int32) bool { return r.Async(call) || a.allowed.Has(r.Tree, call) }
 	}
-	request := finding.NewRequest(r.Tree, async, finding.Defaults)
+	request := finding.NewRequest(r.Tree, async, a.config.settings())
 	request.Restarts, request.Plan = &a.restarts, a.index
 	return request
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
 )
 
@@ -39,6 +40,9 @@ type Report struct {
 
 	// Others are the endpoints beyond Config.Top, busiest first: one line each.
 	Others []OtherEndpoint `json:"other_endpoints,omitempty"`
+
+	// Settings are those that the rules judged by, where they are not finding.Defaults.
+	Settings Opt[finding.Settings] `json:"settings,omitzero"`
 
 	// Plan is the recommendation as a plan file, for plan.Write: the endpoints
 	// with a feasible budget, and those of Config.Plan that are not in the traces

@@ -14,7 +14,7 @@ var budgetUtilization = Rule{
 	Formula: "duration / budget > 0.8, where the budget is the smaller of remaining.start and what the plan gives the hop. " +
 		"Of the hops that a caller calls, the one that took longest, all its calls together, is named as the one that spent it, " +
 		"if it took more than half of the time.",
-	Tolerance: "The threshold is a setting; 50 ms more of a deadline that was sent as a point in time.",
+	Tolerance: "The threshold is a [setting](#settings); 50 ms more of a deadline that was sent as a point in time.",
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. A call that took longer than all that was left is counted here too, besides under " +
 		"budget-overrun: here are all that came close, and who spent it. Spans without budget attributes are judged by a plan alone.",

@@ -34,7 +34,7 @@ var callAfterDeadline = Rule{
 			owner := &r.tree.Calls[c.Parent]
 			if client := r.exit(owner); client != nil && owner.Span != owner.Callee && owner.Attempts == 1 &&
 				gaveUp(client) && !owner.Stream && !r.overtaken(c.Parent) {
-				if after := passed - client.Duration; after > r.Grace {
+				if after := passed - client.Duration; after > grace {
 					late = max(late, after)
 				}
 			}

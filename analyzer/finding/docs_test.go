@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,12 +53,32 @@ messages would tell, before the second came. A service can say it itself, by ` +
 operation by ` + "`--allow-detached`, or `allow_detached`" + ` of the Collector's processor.
 `
 
+const settings = `
+## Settings
+
+Where rules say that a hop may use 0.8 of its budget, that a deadline may be later by the larger of 5 ms and 4 %%, or that
+50 ms are allowed for a deadline that was sent as a point in time, these are settings. A Collector and ` + "`" + `budgetctl` + "`" + ` find the same
+where both have the same. Reports name them where they are not the defaults; in the Go library they are ` + "`" + `analyzer.Config.Settings` + "`" + `.
+
+| ` + "`" + `budgetctl analyze` + "`" + ` and ` + "`" + `check` + "`" + ` | Collector, processor ` + "`" + `latency_budget` + "`" + ` | default |
+|---|---|---|
+| ` + "`" + `--utilization-threshold` + "`" + ` | ` + "`" + `utilization_threshold` + "`" + ` | %v |
+| ` + "`" + `--reset-tolerance-absolute` + "`" + ` | ` + "`" + `reset_tolerance: { absolute: … }` + "`" + ` | %v |
+| ` + "`" + `--reset-tolerance-fraction` + "`" + ` | ` + "`" + `reset_tolerance: { fraction: … }` + "`" + ` | %v |
+| ` + "`" + `--max-clock-skew` + "`" + ` | ` + "`" + `max_clock_skew` + "`" + ` | %v |
+| ` + "`" + `--allow-detached` + "`" + `, repeated | ` + "`" + `allow_detached: [ … ]` + "`" + ` | none |
+| ` + "`" + `--remaining-attribute` + "`" + ` ` + "`" + `NAME=UNIT` + "`" + `, repeated | ` + "`" + `remaining_attributes: [{ name: …, unit: … }]` + "`" + ` | ` + "`" + `deadline_remaining_ms=ms` + "`" + ` |
+| ` + "`" + `--plan` + "`" + ` | ` + "`" + `budgets_file` + "`" + ` | none |
+`
+
 func page() []byte {
 	var b bytes.Buffer
 	b.WriteString(intro + "\n| rule | severity | |\n|---|---|---|\n")
 	for _, r := range finding.Rules() {
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s |\n", r.Name, r.Name, r.Severity, r.Summary)
 	}
+	d := finding.Defaults
+	fmt.Fprintf(&b, settings, d.Utilization, time.Duration(d.ResetFloor), d.ResetShare, time.Duration(d.MaxSkew))
 	for _, r := range finding.Rules() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", r.Name, r.Summary)
 		fmt.Fprintf(&b, "- **Found when** %s\n- **Tolerance** %s\n- **Mistakes** %s\n", r.Formula, r.Tolerance, r.Mistakes)

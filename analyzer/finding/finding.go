@@ -156,32 +156,6 @@ func milliseconds(ns int64) string {
 	return strconv.FormatFloat(ms, 'f', 3, 64) + " ms"
 }
 
-// Settings are the thresholds of the rules.
-type Settings struct {
-	// Utilization is the share of its budget that a hop may use.
-	Utilization float64
-	// ResetFloor (ns) and ResetShare, the larger of the two, are how much later
-	// than what was left a deadline may lie: a relative timeout starts again when
-	// it arrives, and gRPC libraries may send up to 3 % more on purpose.
-	ResetFloor int64
-	ResetShare float64
-	// MaxSkew is how far clocks may be apart where a deadline was sent as a point
-	// in time, ns.
-	MaxSkew int64
-	// Grace is how long work may go on after it was told to stop, ns.
-	Grace int64
-	// QueueShare is the share of what was left that a call may spend between
-	// sending and the start of work.
-	QueueShare float64
-	// Attempts is how many attempts in all layers together one call may take.
-	Attempts int64
-}
-
-// Defaults are the settings that rules are described with.
-var Defaults = Settings{
-	Utilization: 0.8, ResetFloor: 5e6, ResetShare: 0.04, MaxSkew: 50e6, Grace: 5e6, QueueShare: 0.2, Attempts: 3,
-}
-
 // Request is the call tree of one request, as the rules look at it. It is for
 // one goroutine.
 type Request struct {
@@ -190,6 +164,8 @@ type Request struct {
 	Restarts *Restarts
 	// Plan, unless nil, says what hops may take. It may be shared.
 	Plan *plan.Index
+	// NoGrace has work-after-deadline count from the first moment on.
+	NoGrace bool
 
 	tree       *trace.Tree
 	roles      []role    // by call
@@ -213,10 +189,10 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 	return r
 }
 
-// Reset turns r to another tree. It keeps the settings, the plan and buffers.
+// Reset turns r to another tree. It keeps all exported fields and buffers.
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
-		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan,
+		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan, NoGrace: r.NoGrace,
 		tree: tree, roles: r.roles[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
 		given: r.given[:0], order: r.order, spent: r.spent,
 	}

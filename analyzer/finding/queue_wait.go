@@ -5,6 +5,10 @@ import (
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
+// queueShare is the share of what was left that a call may spend between sending and the
+// start of work.
+const queueShare = 0.2
+
 var queueWait = Rule{
 	Name: "queue-wait", Severity: Warning, Flag: attr.FlagQueueWait,
 	Summary: "A call spent much of the budget between being sent and the start of work: name resolution, a connection " +
@@ -14,7 +18,7 @@ var queueWait = Rule{
 		"of the CLIENT span; between hosts it is the CLIENT's duration less the SERVER's. Where the deadline that " +
 		"arrived is shorter than what was announced, that part had passed before the request was written. " +
 		"The max_queue that a plan gives the hop takes the place of the share.",
-	Tolerance: "5 ms, and the threshold is a setting; 50 ms more of a deadline that was sent as a point in time; none where a plan says it.",
+	Tolerance: "5 ms; 50 ms more of a deadline that was sent as a point in time; none where a plan says it.",
 	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
 		"A caller that gave up is not judged. Without budget attributes only a plan finds anything.",
 	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
@@ -34,7 +38,7 @@ var queueWait = Rule{
 				ns, known = left(entry)
 				ns += wait + r.slack(entry)
 			}
-			most := max(r.Grace, int64(r.QueueShare*float64(ns)))
+			most := max(grace, int64(queueShare*float64(ns)))
 			if l, _ := r.Planned(i); l.MaxQueue > 0 {
 				most = l.MaxQueue
 			} else if !known || ns <= 0 {

@@ -2,6 +2,9 @@ package finding
 
 import "github.com/latencybudget/latencybudget/analyzer/trace"
 
+// mostAttempts is how many attempts in all layers together one call may take.
+const mostAttempts = 3
+
 var retryAmplification = Rule{
 	Name: "retry-amplification", Severity: Warning, Unit: Times,
 	Summary: "Layers that each retry multiply: three layers of three attempts send 27 calls for one.",
@@ -27,7 +30,7 @@ var retryAmplification = Rule{
 				product[i] = min(product[i]*product[c.Parent], 1<<31)
 			}
 			// Once for each logical call, at its first attempt.
-			if r.Judged(i) && number[i] == 1 && of[i] > 1 && product[i] > r.Attempts {
+			if r.Judged(i) && number[i] == 1 && of[i] > 1 && product[i] > mostAttempts {
 				report(Finding{Call: i, Span: c.Span, Amount: product[i]})
 			}
 		})

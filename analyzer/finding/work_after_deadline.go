@@ -5,6 +5,9 @@ import (
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
+// grace is how long work may go on after it was told to stop, ns.
+const grace = 5_000_000
+
 var workAfterDeadline = Rule{
 	Name: "work-after-deadline", Severity: Warning, Flag: attr.FlagWorkAfterDeadline,
 	Summary: "A callee worked on when its deadline had passed or its caller had given up: nobody gets the result.",
@@ -56,7 +59,7 @@ func (r *Request) toStop(report func(Finding)) {
 			}
 		}
 		if stop {
-			report(Finding{Call: i, Span: c.Callee, Amount: after, quiet: after <= r.Grace})
+			report(Finding{Call: i, Span: c.Callee, Amount: after, quiet: after == 0 || after <= grace && !r.NoGrace})
 		}
 	})
 }

@@ -85,7 +85,7 @@ func checkTable(w io.Writer, r *analyzer.CheckReport, o Options) error {
 		lines = append(lines, line{"PASS", "The plan holds."})
 	}
 	if r.Measured {
-		lines = append(lines, closing(&analyzer.Report{Input: r.Input})...)
+		lines = append(lines, closing(&analyzer.Report{Input: r.Input, Settings: r.Settings})...)
 	}
 	writeLines(&b, lines, width)
 	_, err := w.Write(b.Bytes())
@@ -121,7 +121,7 @@ func drawCheck(b *bytes.Buffer, r *analyzer.CheckReport, e *analyzer.CheckedEndp
 	}
 	cols = append(cols, column{head: "BUDGET", gap: 2}, column{head: "TIMEOUT", gap: 1})
 	if r.Measured {
-		cols = append(cols, column{head: ">80 %", gap: 2})
+		cols = append(cols, column{head: ">" + plain(exactRate(r.StrainedOver())), gap: 2})
 	}
 	cols = append(cols, column{head: "RESULT", gap: 2, left: true})
 	rows := make([][]string, len(e.Hops)+1)
@@ -207,9 +207,13 @@ func checkCell(e *analyzer.CheckedEndpoint, h *analyzer.CheckedHop, head string)
 		return known(h.Share, planned)
 	case "TIMEOUT":
 		return known(h.Cap, planned)
-	case ">80 %":
-		return known(h.Strained, rate)
+	case "RESULT":
+		return checkResult(e, h)
 	}
+	return known(h.Strained, rate)
+}
+
+func checkResult(e *analyzer.CheckedEndpoint, h *analyzer.CheckedHop) string {
 	switch h.Result {
 	case analyzer.CheckOverBudget:
 		return "over BUDGET"
@@ -281,7 +285,7 @@ func (s *sheet) checkLines(r *analyzer.CheckReport, e *analyzer.CheckedEndpoint)
 		}
 	}
 	if len(strained) > 0 {
-		lines = append(lines, line{"WARNING", "Over 80" + glue + "% of their budget in more than 5" + glue + "% of their calls: " + strings.Join(strained, ", ") + "."})
+		lines = append(lines, line{"WARNING", "Over " + exactRate(r.StrainedOver()) + " of their budget in more than 5" + glue + "% of their calls: " + strings.Join(strained, ", ") + "."})
 	}
 	if len(unseen) > 0 {
 		lines = append(lines, line{"UNSEEN", "In the plan, but without a good call in the traces: " + strings.Join(unseen, ", ") + "."})
@@ -295,6 +299,11 @@ func (s *sheet) checkLines(r *analyzer.CheckReport, e *analyzer.CheckedEndpoint)
 			Printable(f.Hop), Printable(f.Text), count(f.Count, "call"), rate(f.Ratio), f.Example)})
 	}
 	return lines
+}
+
+// strainedText says how many calls of a hop are strained.
+func strainedText(r *analyzer.CheckReport, h *analyzer.CheckedHop) string {
+	return rate(h.Strained.V) + " of the calls used over " + exactRate(r.StrainedOver()) + " of their budget"
 }
 
 // gateText says of a line of the gate what was seen and what is allowed.
@@ -389,7 +398,7 @@ func checkJUnit(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 			}
 			note := ""
 			if h.Warning {
-				note = rate(h.Strained.V) + " of the calls used over 80 % of their budget"
+				note = strainedText(r, h)
 			}
 			add(h.ID+" "+strings.TrimSpace(h.Callee+" "+h.Operation), h.Result, h.Reason, plain(note))
 		}
@@ -429,7 +438,7 @@ func checkGitHub(w io.Writer, r *analyzer.CheckReport, _ Options) error {
 			h := &e.Hops[k]
 			name := strings.TrimSpace(h.Callee + " " + h.Operation)
 			if h.Warning {
-				command("warning", endpoint, name+": "+plain(rate(h.Strained.V))+" of the calls used over 80 % of their budget")
+				command("warning", endpoint, name+": "+plain(strainedText(r, h)))
 			}
 			if k > 0 && h.Result == analyzer.CheckNotSeen {
 				unseen = append(unseen, name)

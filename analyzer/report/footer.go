@@ -505,6 +505,11 @@ func closing(r *analyzer.Report) []line {
 	if r.Input.Sampling.Note != "" {
 		sampling += " " + Printable(r.Input.Sampling.Note)
 	}
+	if s := r.Settings.V; r.Settings.Known {
+		lines = append(lines, line{"SETTINGS", fmt.Sprintf("The rules allow a hop %s of its budget, a deadline to be later by %s or %s "+
+			"of what was left, the larger of the two, and clocks to differ by %s.",
+			exactRate(s.Utilization), duration(s.ResetFloor), exactRate(s.ResetShare), duration(s.MaxSkew))})
+	}
 	return append(append(lines, assumptions(r)...),
 		line{"SAMPLING", sampling},
 		line{"SUMS", "P99s do not add up: a chain's is not the sum of those of its hops."})

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 )
 
 const (
@@ -248,6 +249,7 @@ func small() *analyzer.Report {
 func doubtful() *analyzer.Report {
 	r := hotel()
 	e := &r.Endpoints[0]
+	r.Settings = analyzer.Some(finding.Settings{Utilization: 0.875, ResetFloor: 20 * ms, ResetShare: 0.07, MaxSkew: 100 * ms})
 	e.Traces, e.DeadlineMissRatio = 90, 0.12
 	e.Percentile = ratio(97.5)
 	e.KindInferredRatio, e.Resolution = 0.42, ms

@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/latencybudget/latencybudget/analyzer"
+	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/report"
 )
 
@@ -114,7 +115,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 		"": analyzer.Report{}, "input": analyzer.Input{}, "quantiles": analyzer.Quantiles{}, "endpoint": analyzer.Endpoint{},
 		"hop": analyzer.Hop{}, "other_endpoint": analyzer.OtherEndpoint{}, "move": analyzer.Move{}, "replay": analyzer.Replay{},
 		"finding": analyzer.Finding{}, "policy_effect": analyzer.PolicyEffect{}, "hop_cut": analyzer.HopCut{},
-		"other_finding":   analyzer.OtherFinding{},
+		"other_finding": analyzer.OtherFinding{}, "settings": finding.Settings{},
 		"replay_incident": analyzer.ReplayIncident{},
 	} {
 		o := s.object

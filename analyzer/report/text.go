@@ -248,6 +248,11 @@ func rate(ratio float64) string {
 	}
 }
 
+// exactRate formats a ratio that somebody set, with its sign.
+func exactRate(ratio float64) string {
+	return strconv.FormatFloat(sixDigits(100*ratio), 'f', -1, 64) + glue + "%"
+}
+
 // multiple formats a factor such as slack: one digit after the point up to 100.
 func multiple(f float64, g glyphs) string {
 	switch {

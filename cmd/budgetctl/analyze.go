@@ -43,7 +43,10 @@ budgetctl check to hold the system to: docs/plan.md. --plan starts from such a f
 
 FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
 explains each rule. Most need spans that carry latency_budget attributes, captured
-headers such as x-timeout-budget-ms, or what --remaining-attribute names.
+headers such as x-timeout-budget-ms, or what --remaining-attribute names. Where the
+Collector's processor has other settings than its defaults, --utilization-threshold,
+--reset-tolerance-absolute, --reset-tolerance-fraction, --max-clock-skew and
+--allow-detached take the same, so that both find the same.
 
 Exit codes: 0 fine, 1 some input could not be used, 2 wrong usage, 3 what --fail-on
 names was found.`
@@ -56,6 +59,7 @@ const analyzeExample = `  budgetctl analyze testdata/orders --budget 800ms
   budgetctl analyze testdata/orders --plan budgets.yaml --write-plan budgets.yaml
   budgetctl analyze testdata/orders --budget 800ms --strategy optimised --objective cuts+waste
   budgetctl analyze testdata/orders --fail-on deadline-reset,deadline-dropped
+  budgetctl analyze testdata/orders --utilization-threshold 0.9 --reset-tolerance-absolute 20ms
   budgetctl analyze testdata/orders --remaining-attribute app.budget_left=us
   budgetctl analyze testdata/orders testdata/dag -o table -o json=report.json
   budgetctl analyze - -o csv < testdata/formats/trace.otlp.jsonl`
@@ -113,7 +117,7 @@ func newAnalyze() *cobra.Command {
 	f.addOutput(flags, report.Formats())
 	flags.StringSliceVar(&f.failOn, "fail-on", nil,
 		"exit with 3 on findings of these rules, or at least so severe: warning, error (comma-separated, repeatable)")
-	flags.StringArrayVar(&f.config.AllowDetached, "allow-detached", nil, allowDetachedUsage)
+	addRules(flags, &f.config)
 	flags.IntVar(&f.config.Top, "top", analyzer.DefaultTop, "endpoints shown in detail, busiest first")
 	flags.BoolVar(&f.config.Steps, "steps", false, "show leaf spans of the same service, without budgets")
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
@@ -182,7 +186,7 @@ func (f *analyzeFlags) parse() error {
 		errs = append(errs, usageError{fmt.Errorf("--%w", err)})
 	}
 	c.MaxTraceSpans = f.maxTraceSpans
-	errs = append(errs, atLeastOne("top", c.Top), atLeastOne("max-hops", c.MaxHops), atLeastOne("sample", c.Sample), f.check())
+	errs = append(errs, atLeastOne("top", c.Top), atLeastOne("max-hops", c.MaxHops), atLeastOne("sample", c.Sample), checkRules(c), f.check())
 	return errors.Join(errs...)
 }
 
@@ -259,6 +263,3 @@ func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
 		return slices.ContainsFunc(e.Findings, func(found analyzer.OtherFinding) bool { return named(found.Rule, found.Severity) })
 	})
 }
-
-const allowDetachedUsage = "no findings for calls that match this glob on 'service operation', nor for what they call: " +
-	"they are meant to outlive the request, such as streams that no attribute tells (repeatable)"

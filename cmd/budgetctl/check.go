@@ -22,7 +22,8 @@ only when its whole 95 % interval is over the limit, so that few traces do not f
 chance; --point judges by the measured value alone. A caller that is over only by what
 it calls is listed with that call, and does not fail by itself.
 
-Hops that use over 80 % of their budget in more than 5 % of their calls are a warning.
+Hops that use over 80 % of their budget (--utilization-threshold) in more than 5 % of
+their calls are a warning.
 Hops and endpoints without traces are said, and do not fail.
 
 Without INPUT the plan is checked by itself and described: which calls in sequence take
@@ -33,6 +34,7 @@ not hold.`
 
 const checkExample = `  budgetctl check --plan budgets.yaml
   budgetctl check --plan budgets.yaml testdata/orders
+  budgetctl check --plan budgets.yaml testdata/orders --utilization-threshold 0.9
   budgetctl check --plan budgets.yaml testdata/orders -o github -o junit=check.xml`
 
 type checkFlags struct {
@@ -57,7 +59,7 @@ func newCheck() *cobra.Command {
 	flags.StringArrayVar(&f.config.Endpoints, "endpoint", nil, "only endpoints of the plan that match this glob on 'service operation' (repeatable)")
 	flags.BoolVar(&f.config.Point, "point", false, "judge by measured values alone, without their intervals")
 	f.addOutput(flags, report.CheckFormats())
-	flags.StringArrayVar(&f.config.AllowDetached, "allow-detached", nil, allowDetachedUsage)
+	addRules(flags, &f.config)
 	flags.BoolVar(&f.config.Unweighted, "unweighted", false, "count every trace once, whatever its sampling threshold")
 	flags.IntVar(&f.config.MaxHops, "max-hops", profile.DefaultMaxHops, "hops of one endpoint; the rest is folded into \"other\"")
 	flags.IntVar(&f.config.Sample, "sample", profile.DefaultSample, "requests of one endpoint kept whole to tell what a slow hop does to its callers")
@@ -70,7 +72,7 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	if f.plan == "" {
 		return usageError{errors.New("check needs --plan FILE; analyze --write-plan FILE makes one")}
 	}
-	if err := errors.Join(atLeastOne("max-hops", f.config.MaxHops), atLeastOne("sample", f.config.Sample), f.check()); err != nil {
+	if err := errors.Join(atLeastOne("max-hops", f.config.MaxHops), atLeastOne("sample", f.config.Sample), checkRules(&f.config), f.check()); err != nil {
 		return err
 	}
 	f.config.MaxTraceSpans = f.maxTraceSpans

@@ -77,15 +77,11 @@ func createDefaultConfig() component.Config {
 // Validate tells what is wrong with the configuration, and which values are valid.
 func (c *Config) Validate() error {
 	var errs []error
-	if t := c.UtilizationThreshold; !(t > 0 && t <= 10) { // 80 is meant as a percentage, and would flag nothing.
-		errs = append(errs, fmt.Errorf("utilization_threshold must be above 0 and at most 10, such as 0.8 for 80 %% (got %v)", t))
-	}
-	if f := c.ResetTolerance.Fraction; !(f >= 0 && f < 1) {
-		errs = append(errs, fmt.Errorf("reset_tolerance: fraction must be at least 0 and less than 1, such as 0.04 (got %v)", f))
-	}
-	errs = append(errs,
-		validDuration("reset_tolerance: absolute", c.ResetTolerance.Absolute, "5ms"),
-		validDuration("max_clock_skew", c.MaxClockSkew, "50ms"))
+	errs = append(errs, c.settings().Validate(finding.SettingNames{
+		Utilization: "utilization_threshold",
+		ResetFloor:  "reset_tolerance: absolute", ResetShare: "reset_tolerance: fraction",
+		MaxSkew: "max_clock_skew",
+	}))
 	if _, err := c.remaining(); err != nil {
 		errs = append(errs, fmt.Errorf("remaining_attributes: %w", err))
 	}
@@ -100,18 +96,6 @@ func (c *Config) Validate() error {
 
 // mostHops bounds max_hops, and with it the memory that names take.
 const mostHops = 100_000
-
-// validDuration refuses what is negative, more than an hour, or was written
-// without a unit, which makes nanoseconds of it.
-func validDuration(name string, d time.Duration, example string) error {
-	switch {
-	case d < 0 || d > time.Hour:
-		return fmt.Errorf("%s must be from 0s to 1h, such as %s (got %v)", name, example, d)
-	case d > 0 && d < time.Millisecond:
-		return fmt.Errorf("%s must be 0s or at least 1ms, such as %s (got %v): a number without a unit counts nanoseconds", name, example, d)
-	}
-	return nil
-}
 
 // remaining are RemainingAttributes as readers have them; never nil.
 func (c *Config) remaining() ([]trace.RemainingAttribute, error) {
@@ -128,10 +112,9 @@ func (c *Config) remaining() ([]trace.RemainingAttribute, error) {
 
 // settings are those of the rules.
 func (c *Config) settings() finding.Settings {
-	s := finding.Defaults
-	s.Utilization = c.UtilizationThreshold
-	s.ResetFloor = int64(c.ResetTolerance.Absolute)
-	s.ResetShare = c.ResetTolerance.Fraction
-	s.MaxSkew = int64(c.MaxClockSkew)
-	return s
+	return finding.Settings{
+		Utilization: c.UtilizationThreshold,
+		ResetFloor:  int64(c.ResetTolerance.Absolute), ResetShare: c.ResetTolerance.Fraction,
+		MaxSkew: int64(c.MaxClockSkew),
+	}
 }
