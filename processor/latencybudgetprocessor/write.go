@@ -43,14 +43,17 @@ func (j *judge) write(at visit, half, partial bool) {
 	if known {
 		v.spent = spent
 	}
-	if half || s.Kind != trace.KindInternal {
+	attempt := !half && j.trace.Parent[at.span] >= 0 && j.trace.IsAttempt(at.span)
+	if half || attempt || s.Kind != trace.KindInternal {
 		v.hop = j.hopOf(at.call)
 	}
 	if half {
 		if _, v.planned = j.request.Planned(at.call); v.planned {
 			v.revision = j.request.Plan.Revision()
 		}
-		if number, retried := j.request.Attempt(at.call); retried {
+	}
+	if half || attempt {
+		if number, retried := j.request.Attempt(at.call, at.span); retried {
 			v.attempt = number
 		}
 	}
