@@ -257,14 +257,25 @@ func (r *Request) Stream(call int32) bool {
 	return r.roles[call] == roleStream || r.roles[call] == roleStreamed
 }
 
-// Attempt returns the number of a call among the attempts of its logical call, 1
-// for the first, and whether other calls were attempts of the same.
-func (r *Request) Attempt(call int32) (number int64, retried bool) {
+// Attempt returns the number of a span among the attempts of its logical call, 1 for
+// the first, and whether there were others. The span is a half of the call, or an
+// attempt that is reported inside it.
+func (r *Request) Attempt(call, span int32) (number int64, retried bool) {
 	numbers, totals := r.attempts()
 	if numbers == nil {
 		return 1, false
 	}
-	return numbers[call], totals[call] > r.inSeries(&r.tree.Calls[call])
+	c := &r.tree.Calls[call]
+	if span == c.Span || span == c.Callee {
+		return numbers[call], totals[call] > r.inSeries(c)
+	}
+	number = 1
+	r.inside(call, func(try int32, n int64, _ bool) {
+		if try == span {
+			number, retried = n, totals[call] > 1
+		}
+	})
+	return number, retried
 }
 
 // SaysDeadlines tells whether any span of what somebody waits for says what was left

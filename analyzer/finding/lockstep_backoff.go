@@ -2,8 +2,6 @@ package finding
 
 import (
 	"strconv"
-
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 var lockstepBackoff = Rule{
@@ -15,9 +13,9 @@ var lockstepBackoff = Rule{
 	Mistakes:  "Retries that do not wait at all are in step as well, and not found. Needs many requests.",
 	text:      "retries wait %s each time", by: " before attempt ",
 	sample: func(r *Request, report func(Finding)) {
-		r.retries(func(call int32, before, again *trace.Span, number int64) {
+		r.retries(func(call, before, again int32, number int64) {
 			report(Finding{
-				Call: call, Span: r.tree.Calls[call].Span, Amount: again.Start - before.End(),
+				Call: call, Span: r.tree.Calls[call].Span, Amount: r.span(again).Start - r.span(before).End(),
 				By: strconv.FormatInt(min(number, mostSteps), 10),
 			})
 		})

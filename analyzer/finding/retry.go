@@ -104,40 +104,51 @@ func (r *Request) inSeries(c *trace.Call) int64 {
 	return most
 }
 
-// retries calls visit for the second and later attempts at calls, with the span of
-// the attempt before, and the number of the attempt.
+// retries calls visit for the second and later attempts at calls, with the spans of
+// the attempt before and of the attempt, and its number.
 //
 //	attempts of their own   |----f|    |----f|    |--ok--|
 //	inside one call         |---------------------------|
 //	                        |----f|    |----f|    |--ok--|
 //	visited                            |----f|    |--ok--|
-func (r *Request) retries(visit func(call int32, before, again *trace.Span, number int64)) {
+func (r *Request) retries(visit func(call, before, again int32, number int64)) {
 	number, _ := r.attempts()
 	if number == nil {
 		return
 	}
-	t := r.tree.Trace
 	r.waited(func(i int32, c *trace.Call) {
-		exit := r.exit(c)
-		if exit == nil {
+		if r.exit(c) == nil {
 			return
 		}
-		n := number[i]
 		if b := r.before[i]; b >= 0 {
-			visit(i, r.span(r.tree.Calls[b].Span), exit, n)
+			visit(i, r.tree.Calls[b].Span, c.Span, number[i])
 		}
 		last := int32(-1)
-		for _, k := range t.Children(c.Span) {
-			if !t.IsAttempt(k) {
-				continue
+		r.inside(i, func(try int32, number int64, again bool) {
+			if again {
+				visit(i, last, try, number)
 			}
-			if last >= 0 && t.Spans[k].Start >= t.Spans[last].End() {
-				n++
-				visit(i, &t.Spans[last], &t.Spans[k], n)
-			}
-			last = k
-		}
+			last = try
+		})
 	})
+}
+
+// inside calls visit for the attempts that are reported inside a call, with their
+// numbers among the attempts of the logical call, and tells whether they came after the one before.
+func (r *Request) inside(call int32, visit func(try int32, number int64, again bool)) {
+	t := r.tree.Trace
+	n, last := r.number[call], int32(-1)
+	for _, k := range t.Children(r.tree.Calls[call].Span) {
+		if !t.IsAttempt(k) {
+			continue
+		}
+		again := last >= 0 && t.Spans[k].Start >= t.Spans[last].End()
+		if again {
+			n++
+		}
+		visit(k, n, again)
+		last = k
+	}
 }
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are

@@ -1,7 +1,6 @@
 package finding
 
 import (
-	"github.com/latencybudget/latencybudget/analyzer/trace"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
@@ -16,8 +15,8 @@ var retryOverspend = Rule{
 	text: "a retry took or was given up to %s more than was left", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		said := int32(-1)
-		r.retries(func(i int32, _, again *trace.Span, _ int64) {
-			c := &r.tree.Calls[i]
+		r.retries(func(i, _, attempt int32, _ int64) {
+			c, again := &r.tree.Calls[i], r.span(attempt)
 			if c.Parent < 0 || said == i {
 				return
 			}

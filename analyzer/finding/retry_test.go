@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
@@ -150,7 +152,7 @@ func TestHedgesAreNoRetries(t *testing.T) {
 			finding.Named(rule).Check(r, func(f finding.Finding) { t.Errorf("attempt %d wins: %s %+v", winner, rule, f) })
 		}
 		for i := range tr.Calls {
-			if number, retried := r.Attempt(int32(i)); number != 1 || retried {
+			if number, retried := r.Attempt(int32(i), tr.Calls[i].Span); number != 1 || retried {
 				t.Errorf("attempt %d wins: call %d is attempt %d, retried %v", winner, i, number, retried)
 			}
 		}
@@ -207,5 +209,38 @@ func TestRetryOverspend(t *testing.T) {
 	plain[0].stamp = nil
 	if got := found(t, "retry-overspend", plain); got != nil {
 		t.Errorf("without a budget: %v", got)
+	}
+}
+
+// Attempts are numbered through, whether they are calls of their own or reported
+// inside one.
+//
+//	>edge      |--------------------------------------|
+//	edge>a#1   |-----f|                                    1 of 4
+//	edge>a#2           |---------------------------|       2
+//	  edge>a#x         |----f|                             2
+//	  edge>a#y                 |----f|                     3
+//	  edge>a#z                          |-----ok|          4
+func TestAttemptsAreNumberedThrough(t *testing.T) {
+	tr, names := tree(t, []span{
+		{name: ">edge", start: 0, end: 100},
+		{name: "edge>a#1", under: ">edge", start: 0, end: 10, outcome: failed},
+		{name: "edge>a#2", under: ">edge", start: 20, end: 90},
+		{name: "edge>a#x", under: "edge>a#2", start: 20, end: 30, outcome: failed},
+		{name: "edge>a#y", under: "edge>a#2", start: 40, end: 50, outcome: failed},
+		{name: "edge>a#z", under: "edge>a#2", start: 60, end: 90},
+	})
+	r := finding.NewRequest(tr, nil, finding.Defaults)
+	got := make(map[string]int64)
+	for call := range tr.Calls {
+		for i, s := range tr.Trace.Spans {
+			if number, retried := r.Attempt(int32(call), int32(i)); retried {
+				got[names[s.ID]] = number
+			}
+		}
+	}
+	want := map[string]int64{"edge>a#1": 1, "edge>a#2": 2, "edge>a#x": 2, "edge>a#y": 3, "edge>a#z": 4}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -3,7 +3,6 @@ package latencybudgetprocessor
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,76 +17,37 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/latencybudget/latencybudget/analyzer/finding"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
-	"github.com/latencybudget/latencybudget/internal/otlp"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
-// On whole traces the processor flags exactly the spans that the rules name when
-// budgetctl runs them.
+// The processor flags exactly the spans that the rules name when budgetctl runs them.
 func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
-	var whole [][]span
-	for _, name := range slices.Sorted(maps.Keys(stories)) {
-		if name != "halves" { // budgetctl needs the request that a call belongs to
-			whole = append(whole, stories[name])
-		}
-	}
 	for name, in := range map[string]ptrace.Traces{
-		"stories":      build(t, whole...),
+		"stories":      allStories(t),
 		"fast":         drawnBatch(t, 50, 100e9),
 		"all too slow": drawnBatch(t, 50, 30e6),
 		"some late":    drawnBatch(t, 50, 100e6),
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := findings(in)
+			want := findings(t, in)
 			if name != "fast" && len(want) == 0 {
 				t.Error("nothing is found: the test shows nothing")
 			}
 			out := run(t, defaults(), in)
-			if diff := cmp.Diff(want, findings(out)); diff != "" {
+			if diff := cmp.Diff(want, findings(t, out)); diff != "" {
 				t.Errorf("budgetctl finds other things behind the processor (-before +behind):\n%s", diff)
 			}
-			var got []string
-			for _, s := range eachSpan(out) {
-				found, ok := s.Attributes().Get(attr.Findings)
-				if !ok {
-					continue
-				}
-				for _, f := range found.Slice().AsRaw() {
-					got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
-				}
-			}
-			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, foundOn(out)); diff != "" {
 				t.Errorf("-rules +processor:\n%s", diff)
 			}
 		})
 	}
 }
 
-// findings runs the rules as the analyzer does: over the requests of each trace.
-func findings(in ptrace.Traces) (out []string) {
-	var reader otlp.Reader
-	members := make(map[trace.TraceID][]trace.Span)
-	reader.Read(in, func(s *trace.Span) { members[s.TraceID] = append(members[s.TraceID], *s) })
-	for _, spans := range members {
-		t := trace.NewTrace(spans)
-		for _, entry := range t.Entries() {
-			var tree trace.Tree
-			tree.Build(t, entry, new(trace.Paths), nil)
-			request := finding.NewRequest(&tree, nil, finding.Defaults)
-			for _, rule := range finding.Rules() {
-				rule.Check(request, func(f finding.Finding) {
-					if rule.Flag != "" {
-						out = append(out, fmt.Sprint(t.ID, t.Spans[f.Span].ID, rule.Flag))
-					}
-				})
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
+// findings are those of the rules alone in the file that a Collector writes.
+func findings(t *testing.T, in ptrace.Traces) []string {
+	t.Helper()
+	return findingsInFile(t, in, "otlp-proto", nil, nil)
 }
 
 // Spans and batches that nobody should make, and somebody does.
@@ -173,7 +133,6 @@ func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
 }
 
 // The SDK stops at 128 attributes; what the processor adds comes on top.
-// The SDK stops at 128 attributes; what the processor adds comes on top.
 func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
 	attrs := eachSpan(in)[0].Attributes()
@@ -192,17 +151,8 @@ func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 func TestLateSpansAndDuplicatesAreNotCountedTwice(t *testing.T) {
 	twice := build(t, stories["serial"])
 	twice.ResourceSpans().At(0).CopyTo(twice.ResourceSpans().AppendEmpty())
-	want := findings(build(t, stories["serial"]))
-	var got []string
-	for _, s := range eachSpan(run(t, defaults(), twice)) {
-		if found, ok := s.Attributes().Get(attr.Findings); ok {
-			for _, f := range found.Slice().AsRaw() {
-				got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
-			}
-		}
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := findings(t, build(t, stories["serial"]))
+	if diff := cmp.Diff(want, foundOn(run(t, defaults(), twice))); diff != "" {
 		t.Errorf("twice (-once +twice):\n%s", diff)
 	}
 
