@@ -227,7 +227,7 @@ const (
 	VerdictTight      = "tight"       // P99 <= BUDGET < upper bound of P99
 	VerdictLoose      = "loose"       // > 5 x P99 while another hop could use it
 	VerdictOK         = "ok"          // BUDGET >= upper bound of P99
-	VerdictFits       = "fits"        // root: no request was over the budget
+	VerdictFits       = "fits"        // root: no request was over the budget, nor cut before
 	VerdictMisses     = "misses"      // root: some requests are over the budget today
 	VerdictInfeasible = "infeasible"  // root: no plan obeys the budget
 )
