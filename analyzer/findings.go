@@ -58,7 +58,7 @@ func (e *endpoint) called(hop int, by string) string {
 func (a *analysis) request(r profile.Request) *finding.Request {
 	async := r.Async
 	if a.allowed.Any() {
-		async = func(call int32) bool { return r.Async(call) || a.allowed.Has(r.Tree, call) }
+		async = func(call int32) bool { return a.allowed.Has(r.Tree, call) || r.Async(call) }
 	}
 	request := finding.NewRequest(r.Tree, async, a.config.settings())
 	request.Restarts, request.Plan = &a.restarts, a.index

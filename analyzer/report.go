@@ -77,6 +77,10 @@ type Input struct {
 	Sampling Sampling    `json:"sampling"`
 	Notes    []InputNote `json:"notes,omitempty"` // ordered by kind
 
+	// AllowedNothing are the globs of Config.AllowDetached that match no call which rules
+	// would judge.
+	AllowedNothing []string `json:"-"`
+
 	// Accounting of every span read: Spans = Analysed + sum of LeftOut.
 	Analysed int            `json:"analysed_spans"`
 	LeftOut  map[string]int `json:"left_out_spans,omitempty"` // by reason; keys are note kinds
