@@ -484,6 +484,7 @@ func (a *analysis) finish() {
 	}
 	a.note()
 	in.Sampling = a.sampling()
+	in.AllowedNothing = a.allowed.Unused()
 }
 
 // note writes the notes on the input.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/profile"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // findings writes what the rules found in the requests of the endpoint. floors
@@ -33,6 +34,7 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 		return 0
 	}
 	for _, c := range placed.List(floor) {
+		c.By = e.called(int(c.Hop), c.By)
 		e.Findings = append(e.Findings, Finding{
 			Rule: c.Rule.Name, Severity: c.Rule.Severity.String(), Hop: e.Hops[c.Hop].ID,
 			Count: c.Findings, Ratio: float64(c.Requests) / float64(requests),
@@ -41,11 +43,22 @@ func (e *endpoint) findings(a *analysis, floors map[int]int64) {
 	}
 }
 
+// called returns the label of what a hop calls, where by names such a hop by callee
+// and operation, so that a sentence and the table use the same name; else by.
+func (e *endpoint) called(hop int, by string) string {
+	for i := range e.Hops {
+		if h := &e.Hops[i]; e.p.Hops[i].Parent == hop && by == (trace.Key{Service: h.Callee, Operation: h.Operation}).String() {
+			return h.Label
+		}
+	}
+	return by
+}
+
 // request is a request for the rules to check.
 func (a *analysis) request(r profile.Request) *finding.Request {
 	async := r.Async
 	if a.allowed.Any() {
-		async = func(call int32) bool { return r.Async(call) || a.allowed.Has(r.Tree, call) }
+		async = func(call int32) bool { return a.allowed.Has(r.Tree, call) || r.Async(call) }
 	}
 	request := finding.NewRequest(r.Tree, async, a.config.settings())
 	request.Restarts, request.Plan = &a.restarts, a.index

@@ -81,3 +81,34 @@ func TestADoomedCallHasLessThanOneCallTakes(t *testing.T) {
 		}
 	}
 }
+
+// A finding names a hop as the table does.
+//
+//	>gw            |-------------| 100 ms left
+//	gw>cart Get     |-----------|
+func TestAFindingNamesAHopAsTheTableDoes(t *testing.T) {
+	const epoch, ms = 1_700_000_000_000_000_000, 1_000_000
+	server := &trace.Desc{Service: "gw", Operation: "do"}
+	client := &trace.Desc{Service: "gw", Operation: "shop.v1.Cart/Get", Peer: "cart"}
+	var spans memory
+	for i := range uint64(requests) {
+		s := trace.Span{
+			Start: epoch, Duration: 95 * ms, Kind: trace.KindServer, Desc: server,
+			Stamp: &trace.Stamp{Remaining: 100 * ms, HasRemaining: true},
+		}
+		binary.BigEndian.PutUint64(s.TraceID[8:], i+1)
+		s.ID[7] = 1
+		c := s
+		c.Start, c.Duration, c.Kind, c.Desc, c.Stamp, c.ID, c.Parent = epoch+ms, 90*ms, trace.KindClient, client, nil, trace.SpanID{2}, s.ID
+		spans = append(spans, s, c)
+	}
+	report, err := analyzer.Analyze(t.Context(), analyzer.Config{}, spans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &report.Endpoints[0]
+	want := "used up to 95 % of what it had, most of it in cart Get"
+	if len(e.Findings) != 1 || e.Findings[0].Text != want || e.Hops[1].Label != "cart Get" {
+		t.Errorf("%+v at hop %q, want %q", e.Findings, e.Hops[1].Label, want)
+	}
+}

@@ -77,6 +77,10 @@ type Input struct {
 	Sampling Sampling    `json:"sampling"`
 	Notes    []InputNote `json:"notes,omitempty"` // ordered by kind
 
+	// AllowedNothing are the globs of Config.AllowDetached that match no call which rules
+	// would judge.
+	AllowedNothing []string `json:"-"`
+
 	// Accounting of every span read: Spans = Analysed + sum of LeftOut.
 	Analysed int            `json:"analysed_spans"`
 	LeftOut  map[string]int `json:"left_out_spans,omitempty"` // by reason; keys are note kinds
@@ -227,7 +231,7 @@ const (
 	VerdictTight      = "tight"       // P99 <= BUDGET < upper bound of P99
 	VerdictLoose      = "loose"       // > 5 x P99 while another hop could use it
 	VerdictOK         = "ok"          // BUDGET >= upper bound of P99
-	VerdictFits       = "fits"        // root: no request was over the budget
+	VerdictFits       = "fits"        // root: no request was over the budget, nor cut before
 	VerdictMisses     = "misses"      // root: some requests are over the budget today
 	VerdictInfeasible = "infeasible"  // root: no plan obeys the budget
 )

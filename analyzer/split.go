@@ -126,7 +126,7 @@ func (a *analysis) endpoint(p *profile.Profile, used []int) (*Endpoint, error) {
 	if e.Failed == e.Traces { // nothing is known of how long a good request takes
 		e.solution = budget.Solution{}
 	}
-	e.plan(problem)
+	e.plan(problem, options.Floors)
 	e.today()
 	e.judge()
 	e.moves()
@@ -198,8 +198,8 @@ func (e *endpoint) budget() (low bool) {
 	return low
 }
 
-// plan copies the solution to the hops.
-func (e *endpoint) plan(problem *budget.Problem) {
+// plan copies the solution to the hops. floors are those that were set, by hop.
+func (e *endpoint) plan(problem *budget.Problem, floors map[int]int64) {
 	s := &e.solution
 	e.Feasible, e.MinBudget = s.Feasible, nanos(s.MinBudget)
 	if e.Feasible { // rounded up to the quantum it may be a step over what holds
@@ -227,11 +227,17 @@ func (e *endpoint) plan(problem *budget.Problem) {
 		h.CutRatio = Some(from.Duration.FractionAbove(share))
 		if h.CallsPerTraceP99 > 1 || h.MaxAttempts > 1 {
 			attempt, _ := from.Attempt.At(quantile.P99)
-			timeout := budget.AttemptTimeout(share, attempt, h.P99.V, h.Floor.V)
+			floor := h.Floor.V
+			if usual, known := from.Attempt.At(quantile.P50); known {
+				if _, set := floors[i]; !set { // the P50 of the hop is that of all attempts and pauses together
+					floor = min(floor, usual)
+				}
+			}
+			timeout := budget.AttemptTimeout(share, attempt, h.P99.V, floor)
 			if timeout >= e.Quantum {
 				timeout -= timeout % e.Quantum
 			}
-			h.AttemptTimeout = Some(max(timeout, min(h.Floor.V, share)))
+			h.AttemptTimeout = Some(max(timeout, min(floor, share)))
 		}
 		if h.AttemptTimeout.Known && h.MaxAttempts > 1 {
 			h.AttemptsFit = Some(budget.AttemptsWithin(share, h.AttemptTimeout.V, h.BackoffP99.V))

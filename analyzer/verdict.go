@@ -145,6 +145,8 @@ func (e *endpoint) verdict(i int) string {
 		return VerdictInfeasible
 	case i == 0 && e.DeadlineMissRatio > 0:
 		return VerdictMisses
+	case i == 0 && est.Censored: // what was cut before it could miss the budget fits nothing
+		return VerdictCensored
 	case i == 0:
 		return VerdictFits
 	case h.Kind == HopAsync:

@@ -53,7 +53,7 @@ func (e *endpoint) warn(a *analysis, low bool) {
 			attempts := time.Duration(h.MaxAttempts)
 			timeout, pause := time.Duration(h.AttemptTimeout.V), time.Duration(h.BackoffP99.V)
 			say("%s: do not configure %d attempts, as were seen: at %v each, with pauses of %v, they take %v of its BUDGET of %v, which holds %d",
-				h.Label, h.MaxAttempts, timeout, round(pause), round(attempts*timeout+(attempts-1)*pause),
+				h.Label, h.MaxAttempts, round(timeout), round(pause), round(attempts*timeout+(attempts-1)*pause),
 				time.Duration(h.Share.V), h.AttemptsFit.V)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 // one character. It is for one goroutine, and remembers the descriptions that it met.
 type Allowed struct {
 	globs []string
+	used  []bool // by glob
 	known map[halves]bool
 }
 
@@ -23,7 +24,20 @@ type halves struct {
 }
 
 // NewAllowed returns the calls that match one of the globs.
-func NewAllowed(globs []string) *Allowed { return &Allowed{globs: slices.Clone(globs)} }
+func NewAllowed(globs []string) *Allowed {
+	return &Allowed{globs: slices.Clone(globs), used: make([]bool, len(globs))}
+}
+
+// Unused returns the globs that none of the calls matched that were asked for.
+func (a *Allowed) Unused() []string {
+	var unused []string
+	for i, glob := range a.globs {
+		if !a.used[i] {
+			unused = append(unused, glob)
+		}
+	}
+	return unused
+}
 
 // CheckAllowed tells which of the globs can match no call.
 func CheckAllowed(globs []string) error {
@@ -49,7 +63,7 @@ func (a *Allowed) has(caller, callee *trace.Span) bool {
 	if !a.Any() {
 		return false
 	}
-	of := halves{caller.Desc, callee.Desc, caller == callee && callee.Kind == trace.KindClient}
+	of := halves{caller.Desc, callee.Desc, callee.Kind == trace.KindClient}
 	yes, known := a.known[of]
 	if !known {
 		key := trace.Key{Service: callee.Desc.Service, Operation: callee.Desc.Operation}
@@ -57,7 +71,11 @@ func (a *Allowed) has(caller, callee *trace.Span) bool {
 			key.Service = callee.Desc.Peer
 		}
 		name := key.String()
-		yes = slices.ContainsFunc(a.globs, func(glob string) bool { return trace.Match(glob, name) })
+		for i, glob := range a.globs {
+			if trace.Match(glob, name) {
+				yes, a.used[i] = true, true
+			}
+		}
 		if a.known == nil {
 			a.known = make(map[halves]bool)
 		}

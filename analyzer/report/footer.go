@@ -68,15 +68,18 @@ func (s *sheet) title() (endpoint string, facts []string) {
 	if s.e.BudgetSource != "flag" && s.e.BudgetSource != "" {
 		budget += " (" + s.e.BudgetSource + ")"
 	}
-	misses := rate(s.e.DeadlineMissRatio)
+	misses, cut := rate(s.e.DeadlineMissRatio), ""
+	if len(s.e.Hops) > 0 && s.e.Hops[0].CensoredRatio > 0 {
+		cut = fmt.Sprintf(", %s are cut", rate(s.e.Hops[0].CensoredRatio))
+	}
 	if s.narrow {
-		facts = []string{budget, fmt.Sprintf("%s, %s miss it today", count(s.e.Traces, "request"), misses)}
+		facts = []string{budget, fmt.Sprintf("%s, %s miss it today%s", count(s.e.Traces, "request"), misses, cut)}
 		if s.e.Failed > 0 {
 			facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
 		}
 		return endpoint, facts
 	}
-	facts = []string{budget, fmt.Sprintf("%s of %s miss it today", misses, count(s.e.Traces, "request"))}
+	facts = []string{budget, fmt.Sprintf("%s of %s miss it today%s", misses, count(s.e.Traces, "request"), cut)}
 	if s.e.Failed > 0 {
 		facts = append(facts, fmt.Sprintf("%d failed", s.e.Failed))
 	}

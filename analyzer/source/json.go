@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,6 +38,7 @@ type jsonReader struct {
 	part     bool              // text is a value of the stream, which the decoder stands behind
 	dec      *jsontext.Decoder // where not
 	mem      bytes.Buffer      // what the decoder reads in place
+	stream   rationed          // what it reads otherwise
 	maxDepth int
 	err      error
 	scratch  []byte
@@ -59,13 +61,40 @@ func (j *jsonReader) resetBytes(text []byte) {
 // resetDecoder starts to read text by the decoder.
 func (j *jsonReader) resetDecoder(text []byte) {
 	j.mem = *bytes.NewBuffer(text)
-	j.resetStream(&j.mem)
+	j.reset(&j.mem)
 }
 
 // resetStream starts to read from r.
 func (j *jsonReader) resetStream(r io.Reader) {
+	j.stream = rationed{r, math.MaxInt64}
+	j.reset(&j.stream)
+}
+
+func (j *jsonReader) reset(r io.Reader) {
 	j.dec.Reset(r, jsonOptions...)
 	j.inMemory, j.part, j.err, j.badUTF8 = false, false, nil, 0
+}
+
+// maxPart is how much more of a stream may be read to have a part of it as a whole. Few
+// parts take a hundredth of it.
+const maxPart = 1 << 20
+
+// errRation ends the reading of a part that is too large to be taken as a whole.
+var errRation = errors.New("the part has to be read token by token")
+
+// rationed reads from a stream, but no more than left.
+type rationed struct {
+	from io.Reader
+	left int64
+}
+
+func (r *rationed) Read(p []byte) (int, error) {
+	if r.left == 0 {
+		return 0, errRation
+	}
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	return n, err
 }
 
 // offset returns how much of a stream was read.
@@ -134,15 +163,17 @@ func (j *jsonReader) enter(open jsontext.Kind) bool {
 
 // enterPart is enter for an object that is small and one of many: in a stream, the
 // decoder takes it as a whole and the reader walks over its text, which costs half
-// of asking for each token.
+// of asking for each token. One that is large after all is not kept in memory.
 func (j *jsonReader) enterPart() bool {
 	if j.peek() != '{' || j.inMemory || j.dec.StackDepth() == 0 {
 		return j.enter('{')
 	}
 	limit := j.maxDepth - j.dec.StackDepth()
+	j.stream.left = maxPart
 	raw, err := j.dec.ReadValue()
+	j.stream.left = math.MaxInt64
 	if err != nil {
-		return j.enter('{') // up to where it is wrong
+		return j.enter('{') // token by token, up to where it is wrong
 	}
 	j.text.reset(raw, limit)
 	j.inMemory, j.part = true, true

@@ -588,6 +588,32 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	})
+	t.Run("bytes of a span", func(t *testing.T) {
+		lines := func(doc string) string { return strings.Replace(doc, "[", "[\n", 1) } // no line is a document
+		long := attributes(strings.Repeat(`{"key":"x","value":{"intValue":"1"}},`+"\n", 1<<20) + `{"key":"http.response.status_code","value":{"intValue":"504"}}`)
+		for _, c := range []struct {
+			doc  string
+			want []trace.Outcome
+		}{
+			{lines(otlp(otlpSpan("1", ""), otlpSpan("2", long), otlpSpan("3", ""))), []trace.Outcome{trace.OutcomeOK, trace.OutcomeTimedOut, trace.OutcomeOK}},
+			{strings.TrimRight(lines(otlp(otlpSpan("1", ""), otlpSpan("2", long))), "]}"), []trace.Outcome{trace.OutcomeOK}}, // cut off
+		} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := readStdin(t, Options{}, c.doc, "-")
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(c.doc))/2 {
+				t.Errorf("%d bytes allocated to read a span of %d", n, len(c.doc))
+			}
+			var outcomes []trace.Outcome
+			for _, s := range got.spans {
+				outcomes = append(outcomes, s.Outcome)
+			}
+			if !slices.Equal(outcomes, c.want) {
+				t.Errorf("spans ended %v, want %v: notes %v, errors %v", outcomes, c.want, got.notes.List(), got.errs)
+			}
+		}
+	})
 	t.Run("depth", func(t *testing.T) {
 		nested := func(n int) string {
 			return otlp(otlpSpan("1", attributes(`{"key":"x","value":`+strings.Repeat("[", n)+strings.Repeat("]", n)+`}`))) + "\n" + line

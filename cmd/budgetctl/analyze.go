@@ -221,10 +221,14 @@ func (f *analyzeFlags) run(cmd *cobra.Command, args []string) error {
 	}) {
 		failed = true
 	}
+	found := f.found(rep)
+	if len(found) > 0 { // the report may be in a file
+		complain(cmd.ErrOrStderr(), fmt.Errorf("--fail-on: found %s", strings.Join(found, ", ")))
+	}
 	switch {
 	case failed:
 		return errReported
-	case f.fails(rep):
+	case len(found) > 0:
 		return errFindings
 	}
 	return nil
@@ -249,17 +253,29 @@ func (f *analyzeFlags) checkFailOn() error {
 	return nil
 }
 
-// fails tells whether something was found that --fail-on names: by its rule, or
-// by its severity, where warning includes errors.
-func (f *analyzeFlags) fails(rep *analyzer.Report) bool {
-	named := func(rule, severity string) bool {
-		return slices.ContainsFunc(f.failOn, func(name string) bool {
-			return name == rule || name == severity || name == finding.Warning.String() && severity == finding.Error.String()
-		})
+// found lists the rules that --fail-on names, by themselves or by their severity, where
+// warning includes errors, and that found something, with the number of calls.
+func (f *analyzeFlags) found(rep *analyzer.Report) []string {
+	calls := make(map[string]int)
+	for _, e := range rep.Endpoints {
+		for _, found := range e.Findings {
+			calls[found.Rule] += found.Count
+		}
 	}
-	return slices.ContainsFunc(rep.Endpoints, func(e analyzer.Endpoint) bool {
-		return slices.ContainsFunc(e.Findings, func(found analyzer.Finding) bool { return named(found.Rule, found.Severity) })
-	}) || slices.ContainsFunc(rep.Others, func(e analyzer.OtherEndpoint) bool {
-		return slices.ContainsFunc(e.Findings, func(found analyzer.OtherFinding) bool { return named(found.Rule, found.Severity) })
-	})
+	for _, e := range rep.Others {
+		for _, found := range e.Findings {
+			calls[found.Rule] += found.Count
+		}
+	}
+	var list []string
+	for _, rule := range finding.Rules() { // the worst first
+		named := slices.ContainsFunc(f.failOn, func(name string) bool {
+			return name == rule.Name || name == rule.Severity.String() ||
+				name == finding.Warning.String() && rule.Severity == finding.Error
+		})
+		if n := calls[rule.Name]; named && n > 0 {
+			list = append(list, fmt.Sprintf("%s (%d×)", rule.Name, n))
+		}
+	}
+	return list
 }

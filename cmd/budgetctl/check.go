@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -102,6 +104,9 @@ func (f *checkFlags) run(cmd *cobra.Command, args []string) error {
 	written := f.write(outs, cmd.OutOrStdout(), cmd.ErrOrStderr(), func(w io.Writer, format string, o report.Options) error {
 		return report.RenderCheck(w, rep, format, o)
 	})
+	if !rep.Passed && !slices.ContainsFunc(outs, func(o output) bool { return o.file == "" }) { // nobody has read it yet
+		complain(cmd.ErrOrStderr(), fmt.Errorf("the plan does not hold (failures: %d)", len(rep.Failures)))
+	}
 	switch {
 	case !told || !written:
 		return errReported

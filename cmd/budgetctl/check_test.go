@@ -104,7 +104,10 @@ func TestAPlanThatItsOwnRequestsMissIsSaid(t *testing.T) {
 	for budget, said := range map[string]bool{"430ms": true, "800ms": false, "1500ms": false} {
 		path := filepath.Join(t.TempDir(), "budgets.yaml")
 		_, _, stderr := outcome(t, "", "analyze", "testdata/orders", "--budget", budget, "--write-plan", path)
-		code, _, _ := outcome(t, "", "check", "--plan", path, "testdata/orders")
+		code, _, why := outcome(t, "", "check", "--plan", path, "testdata/orders", "-o", "junit="+path+".xml")
+		if strings.Contains(why, "the plan does not hold (failures: ") != (code == exitFindings) {
+			t.Errorf("%s: check exits with %d, stderr %q", budget, code, why)
+		}
 		note := strings.Contains(stderr, "0.3 % of the requests of gateway POST /orders miss its budget of 430ms, and the gate allows 0.1%")
 		if note != said || (code == exitFindings) != said {
 			t.Errorf("%s: check exits with %d, stderr %q", budget, code, stderr)

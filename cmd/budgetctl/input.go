@@ -92,6 +92,9 @@ func tell(w io.Writer, in *analyzer.Input, strict bool) bool {
 			fmt.Fprintf(w, "budgetctl: %s: %s%s\n", level, report.Printable(n.Text), report.Printable(at))
 		}
 	}
+	for _, glob := range in.AllowedNothing {
+		fmt.Fprintf(w, "budgetctl: note: --allow-detached %q matches no call that somebody waits for\n", glob)
+	}
 	for _, err := range in.Failed {
 		complain(w, err)
 	}

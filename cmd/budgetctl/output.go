@@ -47,7 +47,7 @@ func (f *outputFlags) destinations() ([]output, error) {
 	for _, s := range f.outputs {
 		format, file, toFile := strings.Cut(s, "=")
 		if !slices.Contains(f.formats, format) {
-			return nil, usageError{fmt.Errorf("--output %q: want one of %s", format, strings.Join(f.formats, ", "))}
+			return nil, usageError{fmt.Errorf("--output %q: want one of %s; json=FILE writes to a file", format, strings.Join(f.formats, ", "))}
 		}
 		if toFile && file == "" {
 			return nil, usageError{fmt.Errorf("--output %q: the name of the file is empty", s)}

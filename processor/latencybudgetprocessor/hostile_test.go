@@ -600,11 +600,11 @@ func TestReportsOfHostileSpansAreTheSameInAnyOrder(t *testing.T) {
 	}
 }
 
-// hopsOn lists what metrics of hops are made of.
-func hopsOn(in ptrace.Traces) (out []string) {
+// verdictsOn lists what judged spans have, but for findings.
+func verdictsOn(in ptrace.Traces) (out []string) {
 	for _, s := range eachSpan(in) {
 		line := fmt.Sprint(s.TraceID(), s.SpanID())
-		for _, key := range []string{attr.Caller, attr.Callee, attr.Operation, attr.Utilization, attr.Consumed, attr.Partial} {
+		for _, key := range []string{attr.Caller, attr.Callee, attr.Operation, attr.Utilization, attr.Consumed, attr.Partial, attr.Attempt, attr.PlanRevision} {
 			if v, set := s.Attributes().Get(key); set {
 				line += " " + key + "=" + v.AsString()
 			}
@@ -645,8 +645,8 @@ func TestASecondTierFindsWhatItWouldFindAlone(t *testing.T) {
 		if diff := cmp.Diff(want, foundOn(behind)); diff != "" {
 			t.Fatalf("seed %d (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
 		}
-		if diff := cmp.Diff(hopsOn(alone), hopsOn(behind)); diff != "" {
-			t.Fatalf("seed %d, what metrics are made of (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
+		if diff := cmp.Diff(verdictsOn(alone), verdictsOn(behind)); diff != "" {
+			t.Fatalf("seed %d, besides findings (-alone +behind others):\n%s\n%s", seed, diff, asJSON(t, in))
 		}
 	}
 	if differ < int(seeds)/10 {

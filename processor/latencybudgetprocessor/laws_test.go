@@ -3,7 +3,6 @@ package latencybudgetprocessor
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -18,76 +17,37 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/latencybudget/latencybudget/analyzer/finding"
-	"github.com/latencybudget/latencybudget/analyzer/trace"
-	"github.com/latencybudget/latencybudget/internal/otlp"
 	"github.com/latencybudget/latencybudget/propagation/attr"
 )
 
-// On whole traces the processor flags exactly the spans that the rules name when
-// budgetctl runs them.
+// The processor flags exactly the spans that the rules name when budgetctl runs them.
 func TestFlagsAreTheFindingsOfTheRules(t *testing.T) {
-	var whole [][]span
-	for _, name := range slices.Sorted(maps.Keys(stories)) {
-		if name != "halves" { // budgetctl needs the request that a call belongs to
-			whole = append(whole, stories[name])
-		}
-	}
 	for name, in := range map[string]ptrace.Traces{
-		"stories":      build(t, whole...),
+		"stories":      allStories(t),
 		"fast":         drawnBatch(t, 50, 100e9),
 		"all too slow": drawnBatch(t, 50, 30e6),
 		"some late":    drawnBatch(t, 50, 100e6),
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := findings(in)
+			want := findings(t, in)
 			if name != "fast" && len(want) == 0 {
 				t.Error("nothing is found: the test shows nothing")
 			}
 			out := run(t, defaults(), in)
-			if diff := cmp.Diff(want, findings(out)); diff != "" {
+			if diff := cmp.Diff(want, findings(t, out)); diff != "" {
 				t.Errorf("budgetctl finds other things behind the processor (-before +behind):\n%s", diff)
 			}
-			var got []string
-			for _, s := range eachSpan(out) {
-				found, ok := s.Attributes().Get(attr.Findings)
-				if !ok {
-					continue
-				}
-				for _, f := range found.Slice().AsRaw() {
-					got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
-				}
-			}
-			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, foundOn(out)); diff != "" {
 				t.Errorf("-rules +processor:\n%s", diff)
 			}
 		})
 	}
 }
 
-// findings runs the rules as the analyzer does: over the requests of each trace.
-func findings(in ptrace.Traces) (out []string) {
-	var reader otlp.Reader
-	members := make(map[trace.TraceID][]trace.Span)
-	reader.Read(in, func(s *trace.Span) { members[s.TraceID] = append(members[s.TraceID], *s) })
-	for _, spans := range members {
-		t := trace.NewTrace(spans)
-		for _, entry := range t.Entries() {
-			var tree trace.Tree
-			tree.Build(t, entry, new(trace.Paths), nil)
-			request := finding.NewRequest(&tree, nil, finding.Defaults)
-			for _, rule := range finding.Rules() {
-				rule.Check(request, func(f finding.Finding) {
-					if rule.Flag != "" {
-						out = append(out, fmt.Sprint(t.ID, t.Spans[f.Span].ID, rule.Flag))
-					}
-				})
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
+// findings are those of the rules alone in the file that a Collector writes.
+func findings(t *testing.T, in ptrace.Traces) []string {
+	t.Helper()
+	return findingsInFile(t, in, "otlp-proto", nil, nil)
 }
 
 // Spans and batches that nobody should make, and somebody does.
@@ -146,33 +106,48 @@ func TestOddSpansPass(t *testing.T) {
 	})
 }
 
-// A batch may hold many spans of one trace and none of their parents: each costs
-// what lies below it.
+// A batch may hold many spans of one trace and none of their parents, or one call that was
+// tried very often: each span costs what lies below it.
 func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
 	const n = 40_000
-	traces := ptrace.NewTraces()
-	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
-	spans.EnsureCapacity(n)
-	for i := range uint32(n) {
-		s := spans.AppendEmpty()
-		var id pcommon.SpanID
-		binary.BigEndian.PutUint32(id[:], i+1)
-		s.SetTraceID(pcommon.TraceID{1})
-		s.SetSpanID(id)
-		s.SetParentSpanID(pcommon.SpanID{7: 1})
-		s.SetKind(ptrace.SpanKindServer)
-		s.SetStartTimestamp(at(0))
-		s.SetEndTimestamp(at(90))
-		s.Attributes().PutDouble(attr.RemainingStart, 0.1)
+	spanID := func(i int) (id pcommon.SpanID) {
+		binary.BigEndian.PutUint32(id[:], uint32(i+1))
+		return id
 	}
-	for _, s := range eachSpan(run(t, defaults(), traces)) {
+	many := func(kind ptrace.SpanKind, each func(i int, s ptrace.Span)) []ptrace.Span {
+		traces := ptrace.NewTraces()
+		spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		spans.EnsureCapacity(n)
+		for i := range n {
+			s := spans.AppendEmpty()
+			s.SetTraceID(pcommon.TraceID{1})
+			s.SetSpanID(spanID(i))
+			s.SetKind(kind)
+			s.SetStartTimestamp(at(0))
+			s.SetEndTimestamp(at(90))
+			s.Attributes().PutDouble(attr.RemainingStart, 0.1)
+			each(i, s)
+		}
+		return eachSpan(run(t, defaults(), traces))
+	}
+	for _, s := range many(ptrace.SpanKindServer, func(_ int, s ptrace.Span) { s.SetParentSpanID(pcommon.SpanID{7: 1}) }) {
 		if _, flagged := s.Attributes().Get(attr.Flags); !flagged {
 			t.Fatalf("%s: %v", s.SpanID(), s.Attributes().AsRaw())
 		}
 	}
+	for i, s := range many(ptrace.SpanKindClient, func(i int, s ptrace.Span) {
+		if i > 0 {
+			s.SetParentSpanID(spanID(0))
+			s.SetStartTimestamp(at(0) + pcommon.Timestamp(2*i))
+			s.SetEndTimestamp(at(0) + pcommon.Timestamp(2*i+1))
+		}
+	}) {
+		if number, _ := s.Attributes().Get(attr.Attempt); i > 0 && number.Int() != int64(i) {
+			t.Fatalf("attempt %d: %v", i, s.Attributes().AsRaw())
+		}
+	}
 }
 
-// The SDK stops at 128 attributes; what the processor adds comes on top.
 // The SDK stops at 128 attributes; what the processor adds comes on top.
 func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 	in := build(t, []span{{name: ">edge", start: 0, end: 90, attrs: budget(100)}})
@@ -192,17 +167,8 @@ func TestASpanWithAllAttributesItMayHaveIsJudged(t *testing.T) {
 func TestLateSpansAndDuplicatesAreNotCountedTwice(t *testing.T) {
 	twice := build(t, stories["serial"])
 	twice.ResourceSpans().At(0).CopyTo(twice.ResourceSpans().AppendEmpty())
-	want := findings(build(t, stories["serial"]))
-	var got []string
-	for _, s := range eachSpan(run(t, defaults(), twice)) {
-		if found, ok := s.Attributes().Get(attr.Findings); ok {
-			for _, f := range found.Slice().AsRaw() {
-				got = append(got, fmt.Sprint(s.TraceID(), s.SpanID(), f))
-			}
-		}
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := findings(t, build(t, stories["serial"]))
+	if diff := cmp.Diff(want, foundOn(run(t, defaults(), twice))); diff != "" {
 		t.Errorf("twice (-once +twice):\n%s", diff)
 	}
 

@@ -219,12 +219,17 @@ func TestSharedDataIsNotChanged(t *testing.T) {
 	}
 }
 
-// The second tier may see what the first did not.
-func TestPartialIsTakenBackWhereTheWholeTraceIsSeen(t *testing.T) {
-	attrs := with(budget(100), attr.Partial, true)
-	out := eachSpan(run(t, defaults(), build(t, []span{{name: ">edge", start: 0, end: 10, attrs: attrs}})))[0]
-	if v, set := out.Attributes().Get(attr.Partial); set {
-		t.Errorf("%s is %v", attr.Partial, v.AsRaw())
+// The second tier may see what the first did not, and have no plan.
+func TestWhatDoesNotHoldIsTakenBackWhereTheWholeTraceIsSeen(t *testing.T) {
+	for key, value := range map[string]any{attr.Partial: true, attr.Attempt: int64(2), attr.PlanRevision: "first", attr.Caller: "nobody", attr.Consumed: 0.5} {
+		attrs := map[string]any{attr.RemainingStart: 0.1, key: value}
+		out := eachSpan(run(t, defaults(), build(t, []span{{name: ">edge", start: 0, end: 10, attrs: attrs}})))[0]
+		if v, set := out.Attributes().Get(key); set {
+			t.Errorf("%s is %v", key, v.AsRaw())
+		}
+		if _, set := out.Attributes().Get(attr.Utilization); !set {
+			t.Errorf("with %s the span is not judged", key)
+		}
 	}
 }
 

@@ -66,8 +66,8 @@ func (j *judge) pass(s *trace.Span, why reason) {
 	takeBackVerdict(j.from[s.Ref].Attributes())
 }
 
-// takeBackVerdict removes what only a span that is judged has. A Collector that had seen less of the
-// trace may have judged this one.
+// takeBackVerdict removes what this Collector has not set. Another that had seen less of the
+// trace may have judged the span, and spans from elsewhere may have a name twice.
 func takeBackVerdict(attrs pcommon.Map) { attrs.RemoveIf(ofVerdict) }
 
 func ofVerdict(name string, _ pcommon.Value) bool {
@@ -76,12 +76,6 @@ func ofVerdict(name string, _ pcommon.Value) bool {
 		return true
 	}
 	return false
-}
-
-// takeBack removes an attribute. Spans from elsewhere may have a name twice.
-func takeBack(attrs pcommon.Map, key string) {
-	for attrs.Remove(key) {
-	}
 }
 
 // verdict is what there is to say of a span.
@@ -99,6 +93,7 @@ type verdict struct {
 // set sets the attributes of a span.
 func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	attrs := span.Attributes()
+	takeBackVerdict(attrs)
 	derived := v.spent.LeftKnown && (s.Stamp.Derived || !s.Stamp.HasRemaining)
 	limited := s.Stamp != nil && s.Stamp.Limit > 0
 	// The map grows once, and no more than it must.
@@ -110,7 +105,7 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 		if start, set := attrs.GetOrPutEmpty(attr.RemainingStart); !set {
 			start.SetDouble(seconds(v.spent.Left + s.Duration))
 			if s.Stamp.Derived { // a source without the figure that it is about says nothing
-				takeBack(attrs, attr.Source)
+				attrs.RemoveIf(func(name string, _ pcommon.Value) bool { return name == attr.Source }) // there may be two
 			}
 			if source, set := attrs.GetOrPutEmpty(attr.Source); !set {
 				source.SetStr(attr.SourceDerived)
@@ -129,21 +124,15 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	}
 	if v.spent.Budget > 0 {
 		attrs.PutDouble(attr.Utilization, v.spent.Utilization)
-	} else {
-		takeBack(attrs, attr.Utilization)
 	}
 	if limited && v.spent.LeftKnown {
 		attrs.PutDouble(attr.Consumed, v.spent.Consumed)
-	} else {
-		takeBack(attrs, attr.Consumed)
 	}
-	named := v.hop
-	if named == nil {
-		named = new(hop)
+	if v.hop != nil {
+		putText(attrs, attr.Caller, v.hop.caller)
+		putText(attrs, attr.Callee, v.hop.callee)
+		putText(attrs, attr.Operation, v.hop.operation)
 	}
-	putText(attrs, attr.Caller, named.caller)
-	putText(attrs, attr.Callee, named.callee)
-	putText(attrs, attr.Operation, named.operation)
 	if v.planned {
 		attrs.PutStr(attr.PlanRevision, v.revision)
 	}
@@ -152,13 +141,9 @@ func (j *judge) set(span ptrace.Span, s *trace.Span, v *verdict) {
 	}
 	if v.partial {
 		attrs.PutBool(attr.Partial, true)
-	} else {
-		takeBack(attrs, attr.Partial)
 	}
 	if v.flags != 0 {
 		j.setFlags(span, v.flags, v.after)
-	} else {
-		takeBack(attrs, attr.Findings)
 	}
 	switch {
 	case derived:
@@ -243,11 +228,9 @@ func putFlags(attrs pcommon.Map, key string, flags []string) {
 }
 
 func putText(attrs pcommon.Map, key, text string) {
-	if text == "" {
-		takeBack(attrs, key)
-		return
+	if text != "" {
+		attrs.PutStr(key, text)
 	}
-	attrs.PutStr(key, text)
 }
 
 // seconds is ns as attributes have it, rounded to a microsecond.
