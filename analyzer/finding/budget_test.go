@@ -200,3 +200,22 @@ func TestExhaustedAtStart(t *testing.T) {
 		{"a microsecond is something", []span{{name: ">gateway", start: 0, end: 1, stamp: budget(0.001)}}, nil},
 	})
 }
+
+// Of two hops that took the same time, the one that was called first spent it, whichever an
+// earlier request had called first.
+func TestWhoSpentABudgetDoesNotDependOnOtherRequests(t *testing.T) {
+	gateway := span{name: ">gateway", start: 0, end: 90, stamp: budget(100)}
+	a, b := span{name: "gateway>a", under: ">gateway", start: 2, end: 51}, span{name: "gateway>b", under: ">gateway", start: 1, end: 50}
+	for _, before := range []span{a, b} {
+		var by []string
+		paths := new(trace.Paths)
+		for _, spans := range [][]span{{gateway, before}, {gateway, b, a}} {
+			tr, _ := tree(t, spans)
+			tr.Build(tr.Trace, tr.Trace.Entries()[0], paths, nil)
+			finding.Named("budget-utilization").Check(finding.NewRequest(tr, nil, finding.Defaults), func(f finding.Finding) { by = append(by, f.By) })
+		}
+		if len(by) != 2 || by[1] != "b op" {
+			t.Errorf("after a call of %s: spent by %q, want b op in the end", before.name, by)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func TestDoomedCall(t *testing.T) {
 // against it, whatever the order of the requests.
 func TestDoomedCallsAreSettledByTheFloorInTheEnd(t *testing.T) {
 	calls := []struct{ left, took float64 }{
-		{100, 40}, {50, 40}, {39, 39}, {39, 38}, {30, 30.5}, {10, 12}, {0, 1}, {-5, 1},
+		{100, 40}, {50, 40}, {39, 39}, {39, 38}, {30, 30.5}, {20, 15}, {10, 12}, {0, 1}, {-5, 1},
 	}
 	for _, c := range []struct {
 		floor    int64
@@ -68,8 +68,8 @@ func TestDoomedCallsAreSettledByTheFloorInTheEnd(t *testing.T) {
 		most     float64
 	}{
 		{0, 2, 28},       // the P50 of those that were sent with something left is 38; what was answered in time is none
-		{40 * ms, 4, 30}, // a promise is a promise
-		{30 * ms, 1, 20},
+		{40 * ms, 5, 30}, // a promise is a promise
+		{30 * ms, 2, 20},
 		{10 * ms, 0, 0},
 	} {
 		rng := rand.New(rand.NewPCG(3, 4))
@@ -100,6 +100,30 @@ func TestDoomedCallsAreSettledByTheFloorInTheEnd(t *testing.T) {
 			if n.Findings != c.findings || n.Requests != c.findings || n.Most != ns(c.most) {
 				t.Errorf("floor %v: %d findings in %d requests, %d at most; want %d, %v ms", time.Duration(c.floor), n.Findings, n.Requests, n.Most, c.findings, c.most)
 			}
+		}
+	}
+}
+
+// The P50 of fewer than five good calls is chance.
+func TestNoCallIsDoomedByAFewOthers(t *testing.T) {
+	for good, want := range map[int]int{4: 0, 5: 1} {
+		var tally finding.Tally
+		for i := range good + 1 {
+			bank := span{name: "edge>bank", under: ">edge", start: 100, end: 150, stamp: budget(100)}
+			if i == good {
+				bank.end, bank.stamp, bank.outcome = 120, budget(10), failed
+			}
+			tr, _ := tree(t, []span{{name: ">edge", start: 0, end: 300, stamp: budget(300)}, bank})
+			tally.Add(finding.NewRequest(tr, nil, finding.Defaults), func(call int32) int32 { return call })
+		}
+		got := 0
+		for _, c := range tally.List(nil) {
+			if c.Rule.Name == "doomed-call" {
+				got += c.Findings
+			}
+		}
+		if got != want {
+			t.Errorf("%d good calls: %d findings, want %d", good, got, want)
 		}
 	}
 }

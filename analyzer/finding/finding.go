@@ -169,15 +169,16 @@ type Request struct {
 	NoGrace bool
 
 	tree       *trace.Tree
-	roles      []role    // by call
-	losers     []bool    // by call: see overtaken; made when needed
-	number, of []int64   // by call: see attempts; made when needed
-	before     []int32   // by call: the attempt before it, -1 for none; made with number
-	counted    bool      // number, of and before are made
-	todo       []int32   // scratch of tries
-	given      []giver   // by call: see givers; made when needed
-	order      []int32   // scratch of countAttempts and spenders
-	spent      []spender // scratch of spenders
+	roles      []role          // by call
+	losers     []bool          // by call: see overtaken; made when needed
+	number, of []int64         // by call: see attempts; made when needed
+	before     []int32         // by call: the attempt before it, -1 for none; made with number
+	tried      map[int32]int64 // by span that is an attempt inside a call: its number; made with number
+	counted    bool            // number, of and before are made
+	todo       []int32         // scratch of tries
+	given      []giver         // by call: see givers; made when needed
+	order      []int32         // scratch of countAttempts and spenders
+	spent      []spender       // scratch of spenders
 }
 
 // NewRequest returns a request to check. async tells which calls nobody waits
@@ -194,7 +195,7 @@ func NewRequest(tree *trace.Tree, async func(call int32) bool, s Settings) *Requ
 func (r *Request) Reset(tree *trace.Tree, async func(call int32) bool) {
 	*r = Request{
 		Settings: r.Settings, Restarts: r.Restarts, Plan: r.Plan, NoGrace: r.NoGrace,
-		tree: tree, roles: r.roles[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, todo: r.todo,
+		tree: tree, roles: r.roles[:0], losers: r.losers[:0], number: r.number, of: r.of, before: r.before, tried: r.tried, todo: r.todo,
 		given: r.given[:0], order: r.order, spent: r.spent,
 	}
 	for i := range tree.Calls {
@@ -270,13 +271,10 @@ func (r *Request) Attempt(call, span int32) (number int64, retried bool) {
 	if span == c.Span || span == c.Callee {
 		return numbers[call], totals[call] > r.inSeries(c)
 	}
-	number = 1
-	r.inside(call, func(try int32, n int64, _ bool) {
-		if try == span {
-			number, retried = n, totals[call] > 1
-		}
-	})
-	return number, retried
+	if number = r.tried[span]; number == 0 {
+		return 1, false
+	}
+	return number, totals[call] > 1
 }
 
 // SaysDeadlines tells whether any span of what somebody waits for says what was left
@@ -384,12 +382,12 @@ func (r *Request) slack(s *trace.Span) int64 {
 	return 0
 }
 
-// slackOf is slack of a half of a call. A header that a CLIENT span sent is that which
-// its service was sent, where both are points in time.
+// slackOf is slack of a half of a call. A CLIENT span says what its service measured of a
+// deadline that it was sent, or handed on as it came.
 func (r *Request) slackOf(c *trace.Call, half int32) int64 {
 	s := r.span(half)
-	if s.Kind == trace.KindClient && s.Stamp != nil && s.Stamp.Derived {
-		return r.slack(r.span(c.Maker))
+	if s.Kind == trace.KindClient {
+		return max(r.slack(s), r.slack(r.span(c.Maker)))
 	}
 	return r.slack(s)
 }

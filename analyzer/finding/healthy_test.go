@@ -89,7 +89,7 @@ func pairs() map[string][]pair {
 	}
 	healthy := call(budget(300), budget(290), budget(289))
 	// Three services of gRPC, the two in the middle say nothing, and each may send 3 % more.
-	silent := func(arrived float64) []span {
+	silent := func(arrived *trace.Stamp) []span {
 		return []span{
 			{name: ">edge", start: 0, end: 100, stamp: budget(1000)},
 			{name: "edge>a", under: ">edge", start: 1, end: 99},
@@ -97,7 +97,7 @@ func pairs() map[string][]pair {
 			{name: "a>b", under: ">a", start: 3, end: 97, host: "h2"},
 			{name: ">b", under: "a>b", start: 4, end: 96, host: "h3"},
 			{name: "b>c", under: ">b", start: 5, end: 95, host: "h3"},
-			{name: ">c", under: "b>c", start: 6, end: 94, stamp: budget(arrived), host: "h4"},
+			{name: ">c", under: "b>c", start: 6, end: 94, stamp: arrived, host: "h4"},
 		}
 	}
 	// The client gives up, and the callee notices within the grace, or not.
@@ -133,6 +133,7 @@ func pairs() map[string][]pair {
 			{name: "to the last moment", well: sent(budget(50), 50), sick: sent(budget(50), 50.1)},
 			{name: "another clock, 49 ms ahead", well: work(another(1), 50), sick: work(another(1), 52)},
 			{name: "handed on as it came from another clock", well: call(behind(60), captured(1), nil), sick: call(captured(160), captured(1), nil)},
+			{name: "measured of a deadline from another clock", well: call(another(60), budget(1), nil), sick: call(budget(160), budget(1), nil)},
 		},
 		"budget-utilization": {
 			{name: "four fifths", well: sent(budget(50), 40), sick: sent(budget(50), 41)},
@@ -153,7 +154,9 @@ func pairs() map[string][]pair {
 		},
 		"deadline-reset": {
 			{name: "3 % more", well: call(budget(300), budget(290), budget(298.7)), sick: call(budget(300), budget(290), budget(303))},
-			{name: "3 % more of each of three that say nothing", well: silent(1092), sick: silent(1130)},
+			{name: "3 % more of each of three that say nothing", well: silent(budget(1092)), sick: silent(budget(1130))},
+			{name: "the same, and another clock, 49 ms behind", well: silent(another(1141)), sick: silent(another(1180))},
+			{name: "the clock of the service itself", well: call(another(300), reset(290, 300), nil), sick: call(another(300), reset(290, 320), nil)},
 			{name: "shaved", well: call(budget(300), budget(190), budget(80)), sick: call(budget(300), budget(190), reset(80, 300))},
 			{name: "another clock, 49 ms behind", well: call(budget(300), budget(290), another(339)), sick: call(budget(300), budget(290), another(353))},
 			{
@@ -177,6 +180,7 @@ func pairs() map[string][]pair {
 		},
 		"queue-wait": {
 			{name: "a fifth of what was left", well: queued(budget(100), 12, 42), sick: queued(budget(100), 12, 41)},
+			{name: "another clock of the caller, 49 ms ahead", well: queued(another(51), 12, 42), sick: queued(another(49), 12, 41)},
 			{name: "clocks 50 ms apart", well: queued(budget(100), -38, 8), sick: queued(budget(100), -38, -9)},
 			{name: "little, and little left", well: queued(budget(60), 12, 57), sick: queued(budget(20), 12, 56)},
 			{

@@ -15,7 +15,8 @@ const maxBackoff = 1_000_000_000
 // call, 1 for the first, and the number of attempts of that logical call. A call
 // is a retry where it goes the way of an earlier one of the same span, which
 // failed shortly before. The loser of a hedge did not fail: what follows it is
-// another call, and so is what follows an answer that is final. Without any retry both are nil. They are made once.
+// another call, and so is what follows an answer that is final. Without any retry
+// both are nil. They are made once.
 //
 //	span  |-----------------------------------|
 //	calls   |--error--|  |--error--|  |--ok--|      numbers 1, 2, 3 of 3
@@ -33,6 +34,7 @@ func (r *Request) attempts() (number, of []int64) {
 func (r *Request) countAttempts() {
 	calls := r.tree.Calls
 	r.number, r.of, r.before = r.number[:0], r.of[:0], r.before[:0]
+	clear(r.tried)
 	if !slices.ContainsFunc(calls, func(c trace.Call) bool { return c.Attempts > 1 || c.Outcome != trace.OutcomeOK }) {
 		return
 	}
@@ -69,6 +71,15 @@ func (r *Request) countAttempts() {
 		}
 		number[i] = total + 1
 		total = number[i] + r.inSeries(c) - 1
+		if c.Attempts == 1 {
+			continue
+		}
+		r.series(c.Span, func(try, _ int32, n int64) {
+			if r.tried == nil {
+				r.tried = make(map[int32]int64)
+			}
+			r.tried[try] = number[i] + n - 1
+		})
 	}
 	end(len(order))
 }
@@ -85,23 +96,38 @@ func (r *Request) inSeries(c *trace.Call) int64 {
 	if c.Attempts == 1 {
 		return most
 	}
-	t := r.tree.Trace
 	r.tries(c, func(try int32) {
-		n, until := int64(0), int64(0)
-		for _, k := range t.Children(try) {
-			if !t.IsAttempt(k) {
-				continue
-			}
-			s := &t.Spans[k]
-			if n == 0 || s.Start >= until {
-				n, until = n+1, s.End()
-			} else {
-				until = min(until, s.End())
-			}
-		}
-		most = max(most, n)
+		r.series(try, func(_, _ int32, n int64) { most = max(most, n) })
 	})
 	return most
+}
+
+// series calls visit for the attempts that are reported right inside a span, with the
+// one that each is a retry of, -1 for none, and its number. It is a retry if
+// it came after one of those before it had ended:
+//
+//	|-----------f|                   1
+//	    |---f|                       1
+//	           |-------f|            2, of the second
+//	              |-----------ok|    2
+func (r *Request) series(inside int32, visit func(try, before int32, number int64)) {
+	t := r.tree.Trace
+	n, first := int64(1), int32(-1) // first to end, of those with number n
+	for _, k := range t.Children(inside) {
+		if !t.IsAttempt(k) {
+			continue
+		}
+		before := int32(-1)
+		switch s := &t.Spans[k]; {
+		case first < 0:
+			first = k
+		case s.Start >= t.Spans[first].End():
+			n, before, first = n+1, first, k
+		case s.End() < t.Spans[first].End():
+			first = k
+		}
+		visit(k, before, n)
+	}
 }
 
 // retries calls visit for the second and later attempts at calls, with the spans of
@@ -123,32 +149,12 @@ func (r *Request) retries(visit func(call, before, again int32, number int64)) {
 		if b := r.before[i]; b >= 0 {
 			visit(i, r.tree.Calls[b].Span, c.Span, number[i])
 		}
-		last := int32(-1)
-		r.inside(i, func(try int32, number int64, again bool) {
-			if again {
-				visit(i, last, try, number)
+		r.series(c.Span, func(try, before int32, n int64) {
+			if before >= 0 {
+				visit(i, before, try, number[i]+n-1)
 			}
-			last = try
 		})
 	})
-}
-
-// inside calls visit for the attempts that are reported inside a call, with their
-// numbers among the attempts of the logical call, and tells whether they came after the one before.
-func (r *Request) inside(call int32, visit func(try int32, number int64, again bool)) {
-	t := r.tree.Trace
-	n, last := r.number[call], int32(-1)
-	for _, k := range t.Children(r.tree.Calls[call].Span) {
-		if !t.IsAttempt(k) {
-			continue
-		}
-		again := last >= 0 && t.Spans[k].Start >= t.Spans[last].End()
-		if again {
-			n++
-		}
-		visit(k, n, again)
-		last = k
-	}
 }
 
 // tries calls visit for the CLIENT half of a call, and for the attempts that are

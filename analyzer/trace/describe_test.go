@@ -290,6 +290,10 @@ func TestFinalAnswers(t *testing.T) {
 		{[]any{"http.response.status_code", 422, "error.type", "422"}, true, true},
 		{[]any{"rpc.grpc.status_code", 5}, true, true},
 		{[]any{"rpc.grpc.status_code", "7"}, true, true},
+		{[]any{"rpc.grpc.status_code", 11}, true, true},
+		{[]any{"rpc.grpc.status_code", 12}, true, true},
+		{[]any{"error.type", "OUT_OF_RANGE"}, true, true},
+		{[]any{"error.type", "unimplemented"}, true, true},
 		{[]any{"rpc.response.status_code", "NOT_FOUND"}, true, true},
 		{[]any{"rpc.connect_rpc.error_code", "already_exists"}, true, true},
 		{[]any{"error.type", "FailedPrecondition"}, true, true},
@@ -298,12 +302,15 @@ func TestFinalAnswers(t *testing.T) {
 		{[]any{"http.response.status_code", 401}, true, false},  // again with a new login
 		{[]any{"http.response.status_code", 408}, true, false},
 		{[]any{"http.response.status_code", 409}, true, false}, // again with what is there now
+		{[]any{"http.response.status_code", 423}, true, false},
+		{[]any{"http.response.status_code", 425}, true, false},
 		{[]any{"http.response.status_code", 429}, true, false},
 		{[]any{"http.response.status_code", 499}, true, false},
 		{[]any{"http.response.status_code", 500}, true, false},
 		{[]any{"http.response.status_code", 503, "error.type", "503"}, true, false},
 		{[]any{"rpc.grpc.status_code", 8}, true, false},
 		{[]any{"rpc.grpc.status_code", 10}, true, false},
+		{[]any{"rpc.grpc.status_code", 13}, true, false},
 		{[]any{"rpc.grpc.status_code", 14}, true, false},
 		{[]any{"rpc.response.status_code", "UNAVAILABLE"}, true, false},
 		{[]any{"error.type", "FileNotFoundException"}, true, false}, // of whom, nobody knows

@@ -119,6 +119,51 @@ func TestDescriptionsDependOnTheSpanAlone(t *testing.T) {
 	}
 }
 
+// Spans that say nearly the same, one after the other, are described each by itself.
+func TestDescriptionsAreToldApart(t *testing.T) {
+	type said struct {
+		kind          Kind
+		service, host string
+		texts         map[AttrKey]string
+	}
+	key := func(k AttrKey) string { return string(rune(k)) }
+	rest := strings.Repeat("r", 254)
+	for name, pair := range map[string][2]said{
+		"kind": {
+			{kind: KindClient, texts: map[AttrKey]string{AttrPeerService: "a"}},
+			{kind: KindServer, texts: map[AttrKey]string{AttrPeerService: "a"}},
+		},
+		"service and host":  {{service: "ab", host: "c"}, {service: "a", host: "bc"}},
+		"service and texts": {{service: "a" + key(AttrSpanName) + "\x01b"}, {service: "a", texts: map[AttrKey]string{AttrSpanName: "b"}}},
+		"host and texts":    {{host: "a" + key(AttrSpanName) + "\x01b"}, {host: "a", texts: map[AttrKey]string{AttrSpanName: "b"}}},
+		"one text and two": {
+			{texts: map[AttrKey]string{attrRoute: "a" + key(attrURLTemplate) + "b"}},
+			{texts: map[AttrKey]string{attrRoute: "a", attrURLTemplate: "b"}},
+		},
+		"a long text and two": {
+			{texts: map[AttrKey]string{attrRoute: "a" + key(attrURLTemplate) + "\xfe" + rest}},
+			{texts: map[AttrKey]string{attrRoute: "a", attrURLTemplate: rest}},
+		},
+		"names": {{texts: map[AttrKey]string{AttrSpanName: "a"}}, {texts: map[AttrKey]string{AttrPeerService: "a"}}},
+	} {
+		describe := func(s said, c *Cache) *Desc {
+			var a Attributes
+			for key, text := range s.texts {
+				a.SetText(key, text)
+			}
+			return a.Desc(s.kind, Resource{s.service, s.host}, c)
+		}
+		for first := range pair {
+			cache := new(Interner).NewCache()
+			describe(pair[first], cache)
+			other := pair[1-first]
+			if got, want := describe(other, cache), describe(other, new(Interner).NewCache()); *got != *want {
+				t.Errorf("%s: %+v after the other, %+v alone", name, *got, *want)
+			}
+		}
+	}
+}
+
 // Whether names and texts come as strings or as bytes makes no difference.
 func TestStringsAreTakenLikeBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))

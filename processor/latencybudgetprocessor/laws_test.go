@@ -106,28 +106,44 @@ func TestOddSpansPass(t *testing.T) {
 	})
 }
 
-// A batch may hold many spans of one trace and none of their parents: each costs
-// what lies below it.
+// A batch may hold many spans of one trace and none of their parents, or one call that was
+// tried very often: each span costs what lies below it.
 func TestManyPartsOfOneTraceTakeLinearTime(t *testing.T) {
 	const n = 40_000
-	traces := ptrace.NewTraces()
-	spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
-	spans.EnsureCapacity(n)
-	for i := range uint32(n) {
-		s := spans.AppendEmpty()
-		var id pcommon.SpanID
-		binary.BigEndian.PutUint32(id[:], i+1)
-		s.SetTraceID(pcommon.TraceID{1})
-		s.SetSpanID(id)
-		s.SetParentSpanID(pcommon.SpanID{7: 1})
-		s.SetKind(ptrace.SpanKindServer)
-		s.SetStartTimestamp(at(0))
-		s.SetEndTimestamp(at(90))
-		s.Attributes().PutDouble(attr.RemainingStart, 0.1)
+	spanID := func(i int) (id pcommon.SpanID) {
+		binary.BigEndian.PutUint32(id[:], uint32(i+1))
+		return id
 	}
-	for _, s := range eachSpan(run(t, defaults(), traces)) {
+	many := func(kind ptrace.SpanKind, each func(i int, s ptrace.Span)) []ptrace.Span {
+		traces := ptrace.NewTraces()
+		spans := traces.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+		spans.EnsureCapacity(n)
+		for i := range n {
+			s := spans.AppendEmpty()
+			s.SetTraceID(pcommon.TraceID{1})
+			s.SetSpanID(spanID(i))
+			s.SetKind(kind)
+			s.SetStartTimestamp(at(0))
+			s.SetEndTimestamp(at(90))
+			s.Attributes().PutDouble(attr.RemainingStart, 0.1)
+			each(i, s)
+		}
+		return eachSpan(run(t, defaults(), traces))
+	}
+	for _, s := range many(ptrace.SpanKindServer, func(_ int, s ptrace.Span) { s.SetParentSpanID(pcommon.SpanID{7: 1}) }) {
 		if _, flagged := s.Attributes().Get(attr.Flags); !flagged {
 			t.Fatalf("%s: %v", s.SpanID(), s.Attributes().AsRaw())
+		}
+	}
+	for i, s := range many(ptrace.SpanKindClient, func(i int, s ptrace.Span) {
+		if i > 0 {
+			s.SetParentSpanID(spanID(0))
+			s.SetStartTimestamp(at(0) + pcommon.Timestamp(2*i))
+			s.SetEndTimestamp(at(0) + pcommon.Timestamp(2*i+1))
+		}
+	}) {
+		if number, _ := s.Attributes().Get(attr.Attempt); i > 0 && number.Int() != int64(i) {
+			t.Fatalf("attempt %d: %v", i, s.Attributes().AsRaw())
 		}
 	}
 }
