@@ -13,6 +13,8 @@ var budgetOverrun = Rule{
 	Mistakes: "A call that is stopped at its deadline ends a moment after it, so the amount matters more than the count. " +
 		"A caller that waits for a stream is over with it: where that is meant, mark it as detached. " +
 		"Spans without budget attributes are not judged.",
+	Remedy: "Begin with the deepest hop that overran: it is slow, or it had too little. Have it stop at its deadline, " +
+		"make it faster, or give it more of the budget.",
 	text: "ran up to %s over what was left of the budget",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

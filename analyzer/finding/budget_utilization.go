@@ -18,6 +18,8 @@ var budgetUtilization = Rule{
 	Mistakes: "The last call of a chain has little left and may use most of it without being slow: look at the hop that " +
 		"the caller's finding names. A call that took longer than all that was left is counted here too, besides under " +
 		"budget-overrun: here are all that came close, and who spent it. Spans without budget attributes are judged by a plan alone.",
+	Remedy: "Look at the hop that the finding names: make it faster, call it less often or beside others, or give it " +
+		"more of the budget.",
 	text: "used up to %s of what it had", by: ", most of it in ",
 	check: func(r *Request, report func(Finding)) {
 		var spenders []spender // made when needed

@@ -14,6 +14,8 @@ var callAfterDeadline = Rule{
 		"that made the call, or durations.",
 	Mistakes: "Clean-up after a failure, such as releasing a lock, is right to be late. A service that never learns of the " +
 		"cancellation is flagged too: that is the point. So is a stream that is opened late.",
+	Remedy: "Make the call with the context of the request, which refuses it once the time is up, and look at the " +
+		"context before each step of a loop.",
 	text: "called up to %s after the deadline or a cancellation", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		r.begun(func(i int32, c *trace.Call) {

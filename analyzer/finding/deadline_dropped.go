@@ -13,6 +13,9 @@ var deadlineDropped = Rule{
 	Tolerance: "None. Captured headers do not tell that there was no deadline.",
 	Mistakes: "A service whose own client library sets a timeout outside the context is flagged, though its calls end. " +
 		"A service that detaches work on purpose looks the same if somebody seems to wait for it.",
+	Remedy: "Have the named service pass the context of the request on, in place of context.Background() or " +
+		"WithoutCancel. Work that is meant to outlive the request is marked by MarkDetached, or named by " +
+		"--allow-detached.",
 	text: "called without a deadline, though up to %s were left", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		without := make([]bool, len(r.tree.Calls)) // the callee works without deadline: dropped further up

@@ -11,6 +11,8 @@ var deadlineExceeded = Rule{
 	Tolerance: "A cancellation counts from the larger of 5 ms and 4 % before the deadline on, and only where the deadline is known.",
 	Mistakes: "A timeout deep in the tree makes its callers time out as well, so each of them is counted: the deepest hop is " +
 		"where to look first. A timeout of something else, such as a lock, may carry the same error type.",
+	Remedy: "Begin with the deepest hop. Its P99 in the table says whether it is slow, and tightest-deadline which " +
+		"timeout it had: change the one that is wrong.",
 	text: "timed out after up to %s",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

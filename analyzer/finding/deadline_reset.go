@@ -17,6 +17,9 @@ var deadlineReset = Rule{
 		"less than it has is never a finding. Services that say nothing are taken to pass on what they were given. What rests on " +
 		"an announcement that another span than the caller wrote alone is marked so: a service that copies headers into a job of its own " +
 		"looks the same. Without budget attributes a reset does not show.",
+	Remedy: "Have the named service derive the deadline of the call from the context of the request: a timeout on that " +
+		"makes it earlier, never later. Look for a fresh or detached context, for a header with a fixed value, and " +
+		"for a proxy that sets one.",
 	text: "a deadline up to %s later than what was left", by: ", set by ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

@@ -81,7 +81,7 @@ func page() []byte {
 	fmt.Fprintf(&b, settings, d.Utilization, time.Duration(d.ResetFloor), d.ResetShare, time.Duration(d.MaxSkew))
 	for _, r := range finding.Rules() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", r.Name, r.Summary)
-		fmt.Fprintf(&b, "- **Found when** %s\n- **Tolerance** %s\n- **Mistakes** %s\n", r.Formula, r.Tolerance, r.Mistakes)
+		fmt.Fprintf(&b, "- **Found when** %s\n- **Tolerance** %s\n- **Mistakes** %s\n- **What to do** %s\n", r.Formula, r.Tolerance, r.Mistakes, r.Remedy)
 		if r.Flag != "" {
 			fmt.Fprintf(&b, "- **Flag on spans** `%s`\n", r.Flag)
 		}

@@ -15,6 +15,8 @@ var doomedCall = Rule{
 	Tolerance: "None where the floor was set, but for 50 ms where the deadline was sent as a point in time. A P50 is taken from 5 good calls on that were sent with a budget.",
 	Mistakes: "A hop whose fast and slow calls differ much, as with a cache, has a P50 that says little of one call: set its " +
 		"floor. A call that begins with nothing left is exhausted-at-start. Without budget attributes nothing is found.",
+	Remedy: "Compare what is left with the floor before the call, and fail at once or answer without it. Where that " +
+		"comes often, what is called before it takes too long: look at the caller's budget-utilization.",
 	text: "sent with up to %s less than the call is of any use with",
 	check: func(r *Request, report func(Finding)) {
 		r.sent(func(i, span int32, left int64) {

@@ -14,6 +14,8 @@ var exhaustedAtStart = Rule{
 	Mistakes: "Where a deadline was sent as a point in time, a clock that is further ahead than that exhausts it early: " +
 		"latency_budget.source is header_absolute then. gRPC servers refuse such calls before they have a span; " +
 		"the CLIENT span shows them. A stream is judged as well: it should not have been opened.",
+	Remedy: "Refuse what is too late before any work is done on it. Then look above the hop for what spent the budget: " +
+		"queue-wait and budget-utilization name it.",
 	text: "began up to %s after the budget was spent",
 	check: func(r *Request, report func(Finding)) {
 		r.begun(func(i int32, c *trace.Call) {

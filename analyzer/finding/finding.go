@@ -63,7 +63,8 @@ type Rule struct {
 	Summary   string // one sentence: what is wrong
 	Formula   string // when the rule speaks
 	Tolerance string // by how much figures may differ before it does
-	Mistakes  string // when it is wrong or silent, and what to do
+	Mistakes  string // when it is wrong or silent
+	Remedy    string // what to do about what it finds
 
 	// text is the sentence of a report, with %s for the largest amount.
 	text string

@@ -166,7 +166,7 @@ func TestRulesAreWholeAndInOrder(t *testing.T) {
 		if finding.Named(r.Name) != r {
 			t.Errorf("%s is not found by its name", r.Name)
 		}
-		for _, text := range []string{r.Summary, r.Formula, r.Tolerance, r.Mistakes} {
+		for _, text := range []string{r.Summary, r.Formula, r.Tolerance, r.Mistakes, r.Remedy} {
 			if !strings.HasSuffix(text, ".") || strings.Contains(text, "  ") {
 				t.Errorf("%s: %q is no sentence", r.Name, text)
 			}

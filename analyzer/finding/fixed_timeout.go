@@ -12,6 +12,8 @@ var fixedTimeout = Rule{
 		"5 ms and 4 %, are not counted: it may have ended them. Those that outlasted it are counted apart.",
 	Mistakes: "Where every request begins this call at the same moment, what is left is the same each time, and spans without " +
 		"budget attributes cannot tell the two apart. Needs many requests: a single one shows nothing.",
+	Remedy: "Set the deadline of the call by what is left of the request's. The fixed timeout may stay as an upper " +
+		"limit.",
 	text: "timeouts come after %s, whatever is left of the budget", by: ", though ",
 	sample: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

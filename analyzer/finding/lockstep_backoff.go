@@ -9,8 +9,9 @@ var lockstepBackoff = Rule{
 	Summary: "Retries all wait the same time: callers that failed together come back together, and fail together again.",
 	Formula: "Of at least 30 retries of a hop with the same number, 90 % came the same time after the attempt before had failed. " +
 		"The amount is that time.",
-	Tolerance: "The same time is 5 %. Add jitter: a random part of the wait.",
+	Tolerance: "The same time is 5 %.",
 	Mistakes:  "Retries that do not wait at all are in step as well, and not found. Needs many requests.",
+	Remedy:    "Add jitter: a random part of the wait.",
 	text:      "retries wait %s each time", by: " before attempt ",
 	sample: func(r *Request, report func(Finding)) {
 		r.retries(func(call, before, again int32, number int64) {

@@ -13,6 +13,8 @@ var outcomeUnknown = Rule{
 	Tolerance: "None.",
 	Mistakes: "A call that only reads has no effect to worry about. A callee that answers a cancellation without an error " +
 		"is flagged. The loser of a hedge is no finding.",
+	Remedy: "Make the call safe to repeat, or ask for its state before it is tried again. Where it comes often, the " +
+		"caller's timeout is too short for the callee: compare it with the P99 in the table.",
 	text: "completed after up to %s, but the caller had given up",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

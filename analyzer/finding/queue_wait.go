@@ -21,6 +21,8 @@ var queueWait = Rule{
 	Tolerance: "5 ms; 50 ms more of a deadline that was sent as a point in time; none where a plan says it.",
 	Mistakes: "Between hosts the way back counts too: a caller that is slow to read the answer looks like a wait. " +
 		"A caller that gave up is not judged. Without budget attributes only a plan finds anything.",
+	Remedy: "Look at what lies between the two: the connection pool of the caller, the workers of the callee, and how " +
+		"busy they are. More time does not help, refusing work early does.",
 	text: "waited up to %s between being sent and the start of work", by: ", most of it ",
 	check: func(r *Request, report func(Finding)) {
 		r.waited(func(i int32, c *trace.Call) {

@@ -12,7 +12,8 @@ var reserveIgnored = Rule{
 	Mistakes: "A call after which its caller has nothing to do needs no reserve. A deadline later than the caller's own is a " +
 		"deadline-reset, and no deadline at all a deadline-dropped. Without a plan nothing is found, nor where its tails are within " +
 		"the tolerance.",
-	text: "was given up to %s of the time that its caller keeps for itself", by: ", by ",
+	Remedy: "Set the deadline of the call earlier than the caller's own by the tail that the plan gives.",
+	text:   "was given up to %s of the time that its caller keeps for itself", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		if r.Plan == nil {
 			return

@@ -14,7 +14,8 @@ var retryAmplification = Rule{
 	Mistakes: "A loop over items that fails often looks like retries. Not so where the answer is one that another try would get " +
 		"again: an HTTP status of 4xx but 401, 408, 409, 423, 425, 429 and 499, or a gRPC code like NOT_FOUND. Attempts that run beside each other, as hedges and " +
 		"fan-outs do, do not count, nor do streams that are opened again.",
-	text: "up to %s attempts for one call, the layers multiplied",
+	Remedy: "Retry in one layer, and let the others hand the failure up; limit retries to a small share of all calls.",
+	text:   "up to %s attempts for one call, the layers multiplied",
 	check: func(r *Request, report func(Finding)) {
 		number, of := r.attempts()
 		if of == nil {

@@ -12,7 +12,8 @@ var retryOverspend = Rule{
 	Tolerance: "The larger of 5 ms and 4 % of what was left, and 50 ms more where the deadline was sent as a point in time. Both times are on the caller's clock.",
 	Mistakes: "Without budget attributes on the caller's span nothing is found. A first attempt that is too long is a " +
 		"deadline-reset.",
-	text: "a retry took or was given up to %s more than was left", by: ", by ",
+	Remedy: "Put one deadline around all attempts, and give each what is left of it.",
+	text:   "a retry took or was given up to %s more than was left", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		said := int32(-1)
 		r.retries(func(i, _, attempt int32, _ int64) {

@@ -10,6 +10,8 @@ var tightestDeadline = Rule{
 	Tolerance: "The larger of 5 ms and 4 % of what was handed on: so much may pass on the way, and a call may end so early.",
 	Mistakes: "A hop that keeps a large reserve set the deadline as well. Without budget attributes on the call that timed " +
 		"out or above it nothing is found, nor where it timed out long before the deadline that they tell.",
+	Remedy: "If the timeouts are too many, this is the deadline to talk about: give it more of what the hop above has, " +
+		"or make faster what lies below.",
 	text: "calls timed out under the deadline of up to %s that was set here", by: ", by ",
 	check: func(r *Request, report func(Finding)) {
 		calls := r.tree.Calls

@@ -20,6 +20,8 @@ var traceRestarted = Rule{
 		"that often, and of several requests at once each is blamed. A handler that seldom takes that way is not found. Mark what is meant to begin a trace of its " +
 		"own as detached, or allow it by the name of its CLIENT span. Streams count for nothing here: " +
 		"they are open beside much that they have no part in.",
+	Remedy: "Make the call with the context of the request. What is meant to begin a trace of its own is marked by " +
+		"MarkDetached, or named by --allow-detached.",
 	text: "calls of its service began traces of their own meanwhile, up to %s in a request",
 	check: func(r *Request, report func(Finding)) {
 		r.restarting(func(f Finding) {

@@ -10,7 +10,8 @@ var unsafeRetry = Rule{
 	Tolerance: "None.",
 	Mistakes: "Where request headers are not captured, the key does not show: capture idempotency-key. A request that never " +
 		"reached the callee, or only reads, is safe to repeat.",
-	text: "a request that may not be safe to repeat was sent up to %s times",
+	Remedy: "Send an idempotency key that the callee looks at, or do not try again.",
+	text:   "a request that may not be safe to repeat was sent up to %s times",
 	check: func(r *Request, report func(Finding)) {
 		number, of := r.attempts()
 		if of == nil {

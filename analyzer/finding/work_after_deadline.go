@@ -17,6 +17,8 @@ var workAfterDeadline = Rule{
 	Tolerance: "5 ms to stop, and 50 ms where the deadline was sent as a point in time. Durations are compared, so clocks need not agree; the amount is then a lower bound.",
 	Mistakes: "Work that must be finished once begun, such as a commit, is right to go on. The loser of a hedge is no " +
 		"finding. A callee that began late may work on unseen.",
+	Remedy: "Hand the context of the request to the work, and stop when it is done: in loops, in queries, and before " +
+		"each next call.",
 	text: "worked on for up to %s when nobody waited any more",
 	check: func(r *Request, report func(Finding)) {
 		r.toStop(func(f Finding) {

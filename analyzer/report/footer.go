@@ -508,6 +508,10 @@ func closing(r *analyzer.Report) []line {
 	if r.Input.Sampling.Note != "" {
 		sampling += " " + Printable(r.Input.Sampling.Note)
 	}
+	if slices.ContainsFunc(r.Endpoints, func(e analyzer.Endpoint) bool { return len(e.Findings) > 0 }) ||
+		slices.ContainsFunc(r.Others, func(o analyzer.OtherEndpoint) bool { return len(o.Findings) > 0 }) {
+		lines = append(lines, line{"RULES", "docs/findings.md says what to do about each finding, and how it can be wrong."})
+	}
 	if s := r.Settings.V; r.Settings.Known {
 		lines = append(lines, line{"SETTINGS", fmt.Sprintf("The rules allow a hop %s of its budget, a deadline to be later by %s or %s "+
 			"of what was left, the larger of the two, and clocks to differ by %s.",

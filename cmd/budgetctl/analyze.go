@@ -42,7 +42,7 @@ A hop is named by its id (0.2) or by a glob on "callee operation".
 budgetctl check to hold the system to: docs/plan.md. --plan starts from such a file.
 
 FINDING lines say where a deadline was lost or overrun, worst first: docs/findings.md
-explains each rule. Most need spans that carry latency_budget attributes, captured
+says of each what to do. Most need spans that carry latency_budget attributes, captured
 headers such as x-timeout-budget-ms, or what --remaining-attribute names. Where the
 Collector's processor has other settings than its defaults, --utilization-threshold,
 --reset-tolerance-absolute, --reset-tolerance-fraction, --max-clock-skew and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +15,14 @@ type oracle struct {
 	labels []string
 	// Exactly one of these. values: equal but for rounding. rates: within 25 %, for
 	// Prometheus extrapolates to the ends of the range. exact: equal. spread with p:
-	// the percentile p of these, within the width of a bucket.
+	// the percentile p of these, within the width of a bucket. last: one of these, as
+	// a gauge shows what came last, which may be of any request.
 	values map[string]float64
 	rates  map[string]float64
 	exact  map[string]float64
 	spread observed
 	p      float64
+	last   observed
 	top    int     // only so many of the values come back
 	native float64 // how far native histograms may be off, where an edge is none of theirs
 }
@@ -161,7 +164,7 @@ func oracles(spans []span, window time.Duration) map[string]oracle {
 		"overview/Calls over the budget of the plan A":     {values: ratio(count(span.overPlan), count(span.counts))},
 		"overview/End-to-end latency against the budget A": {labels: endpoint, spread: observe(spans, endpoint, took(entry)), p: 99},
 		"overview/End-to-end latency against the budget B": {labels: endpoint, spread: observe(spans, endpoint, took(entry)), p: 50},
-		"overview/End-to-end latency against the budget C": {labels: endpoint, spread: observe(spans, endpoint, number("limit", func(s span) bool { return entry(s) && s.seconds < 0.8 })), p: 50},
+		"overview/End-to-end latency against the budget C": {labels: endpoint, last: observe(spans, endpoint, number("limit", entry))},
 		"overview/Degraded answers by dependency A":        {labels: []string{"callee", "operation", "dependency"}, values: degraded},
 		"overview/Utilization P99 by hop A":                {labels: hop, spread: utilization, p: 99},
 		"overview/Hops over 0.8 A":                         {labels: hop, values: used(0.8, span.counts, hop...), native: 0.01},
@@ -222,10 +225,12 @@ func check(ctx context.Context, s *System, expr string, at time.Time, o oracle) 
 		want = o.exact
 	case o.rates != nil:
 		want = o.rates
-	case o.spread != nil:
+	case o.spread != nil, o.last != nil:
 		want = map[string]float64{}
-		for k := range o.spread {
-			want[k] = 0
+		for _, of := range []observed{o.spread, o.last} {
+			for k := range of {
+				want[k] = 0
+			}
 		}
 	}
 	for _, k := range keysOf(got) {
@@ -251,6 +256,11 @@ func check(ctx context.Context, s *System, expr string, at time.Time, o oracle) 
 		case o.spread != nil:
 			low, high = around(o.spread[k], o.p)
 			low, high = within(low, high, s.Histograms, strings.Contains(expr, "utilization"))
+		case o.last != nil:
+			if !slices.Contains(o.last[k], v) {
+				return fmt.Errorf("%s is %v, want one of %v", k, v, slices.Compact(slices.Sorted(slices.Values(o.last[k]))))
+			}
+			continue
 		}
 		if !(v >= low && v <= high) {
 			return fmt.Errorf("%s is %v, want %v to %v", k, v, low, high)
