@@ -60,7 +60,7 @@ func (f *optimiser) begin(s *solver, budget float64, waste bool) {
 	for _, h := range s.kids {
 		f.within[h], f.share[h] = len(f.t.order(int(h))), math.Inf(1)
 	}
-	f.within[0] = len(f.t.order(0))
+	f.within[0], f.share[0] = len(f.t.order(0)), math.Inf(1)
 	f.set(0, budget)
 }
 

@@ -7,10 +7,6 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
-// maxBackoff is the longest pause after a failed call in which the next one
-// still counts as its retry, ns.
-const maxBackoff = 1_000_000_000
-
 // attempts returns the number of each call among the attempts of its logical
 // call, 1 for the first, and the number of attempts of that logical call. A call
 // is a retry where it goes the way of an earlier one of the same span, which
@@ -61,8 +57,7 @@ func (r *Request) countAttempts() {
 		again := false
 		if k > 0 {
 			p := &calls[order[k-1]]
-			again = p.Maker == c.Maker && p.Path == c.Path &&
-				p.Outcome != trace.OutcomeOK && !p.Final && c.Start >= p.End && c.Start-p.End <= maxBackoff && !r.overtaken(order[k-1])
+			again = p.Maker == c.Maker && p.Path == c.Path && p.RetriedAfter(c.Start-p.End) && !r.overtaken(order[k-1])
 		}
 		if again {
 			before[i] = order[k-1]

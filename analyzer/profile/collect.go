@@ -10,10 +10,6 @@ import (
 	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
-// maxBackoff is the longest pause after a failed call in which the next call
-// still counts as its retry, ns.
-const maxBackoff = 1_000_000_000
-
 // Collector measures requests under fixed Rules. Collectors of parts under the
 // same Rules merge into the collector of the whole, in any order.
 type Collector struct {
@@ -368,7 +364,7 @@ func (w *worker) repeats(group []int32, other bool) operation {
 			// Different operations: nothing repeats.
 		case in.start < until:
 			overlap = true
-		case retriable(&calls[w.instances[previous].call]) && in.start-until <= maxBackoff:
+		case calls[w.instances[previous].call].RetriedAfter(in.start - until):
 			op.flags |= repeatRetry
 			op.pause = max(op.pause, in.start-until)
 			attempts += call.Attempts
@@ -391,9 +387,6 @@ func (w *worker) repeats(group []int32, other bool) operation {
 	}
 	return op
 }
-
-// retriable tells whether a call ended so that the next one like it may be its retry.
-func retriable(c *trace.Call) bool { return c.Outcome != trace.OutcomeOK && !c.Final }
 
 // hedge looks for calls that were overtaken: they started before the first
 // success ended and were cancelled after it. They stop counting, and the

@@ -264,6 +264,16 @@ type Call struct {
 	Stream         bool // one of its halves or attempts is a stream of messages: see FlagStream
 }
 
+// maxBackoff is the longest pause after a failed call in which the next one like it
+// still counts as its retry, ns.
+const maxBackoff = 1_000_000_000
+
+// RetriedAfter tells whether a call like this one that starts a pause (ns) after its end
+// counts as its retry.
+func (c *Call) RetriedAfter(pause int64) bool {
+	return c.Outcome != OutcomeOK && !c.Final && pause >= 0 && pause <= maxBackoff
+}
+
 // Duration returns End-Start.
 func (c *Call) Duration() int64 { return c.End - c.Start }
 
