@@ -120,6 +120,7 @@ func flags(h *profile.Hop, censored bool) []string {
 		{"server_side_only", h.ServerOnly},
 		{"server_spans_missing", h.Unanswered > 0},
 		{"skew_not_fitted", h.Unfitted > 0},
+		{"stream", h.Streamed},
 	} {
 		if f.set {
 			out = append(out, f.name)

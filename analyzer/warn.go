@@ -64,6 +64,11 @@ func (e *endpoint) warn(a *analysis, low bool) {
 		say("all %s failed: there is nothing to plan from", count(e.Traces, "request"))
 		return
 	}
+	for i := range e.Hops {
+		if e.p.Hops[i].Streamed && e.Hops[i].Kind != HopAsync {
+			say("%s: some calls are streams: how long one is open is no latency, so figures, budget and misses say little", e.Hops[i].Label)
+		}
+	}
 	var failed []string
 	for i := range e.Hops {
 		if n := e.p.Hops[i].Failed; n > 0 {

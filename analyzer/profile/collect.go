@@ -72,6 +72,7 @@ type measured struct {
 	looped      bool
 	hedged      bool
 	serverOnly  bool
+	streamed    bool
 	last        int // number of the last request that was counted
 }
 
@@ -537,6 +538,7 @@ func (w *worker) count(hops []measured, weight uint64) {
 		m.tally(weight).calls++
 		call := &calls[in.call]
 		m.serverOnly = m.serverOnly || call.ServerOnly
+		m.streamed = m.streamed || call.Stream
 		if call.Callee == call.Span && spans[call.Span].Kind == trace.KindClient {
 			m.unanswered++
 		}
@@ -697,4 +699,5 @@ func (m *measured) merge(o *measured) {
 	m.looped = m.looped || o.looped
 	m.hedged = m.hedged || o.hedged
 	m.serverOnly = m.serverOnly || o.serverOnly
+	m.streamed = m.streamed || o.streamed
 }

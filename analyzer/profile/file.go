@@ -469,6 +469,7 @@ func (m *measured) widen(o *measured, unweighted bool) {
 	m.maxAttempts = max(m.maxAttempts, o.maxAttempts)
 	m.retried, m.looped = m.retried || o.retried, m.looped || o.looped
 	m.hedged, m.serverOnly = m.hedged || o.hedged, m.serverOnly || o.serverOnly
+	m.streamed = m.streamed || o.streamed
 	m.tallies, m.widened = nil, true
 	for _, t := range tallies {
 		known := find(m.sampled, t.threshold)

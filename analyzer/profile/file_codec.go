@@ -177,7 +177,7 @@ func (e *encoder) measured(m *measured) {
 		e.count(t.calls, t.operations, t.present)
 	}
 	flags := 0
-	for i, set := range []bool{m.retried, m.looped, m.hedged, m.serverOnly} {
+	for i, set := range []bool{m.retried, m.looped, m.hedged, m.serverOnly, m.streamed} {
 		if set {
 			flags |= 1 << i
 		}
@@ -474,6 +474,7 @@ func (d *decoder) measured(c *census, path int) {
 	m.failed, m.paired, m.unanswered, m.unfitted, m.maxAttempts = d.count(), d.count(), d.count(), d.count(), d.count()
 	flags := d.count()
 	m.retried, m.looped, m.hedged, m.serverOnly = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
+	m.streamed = flags&16 != 0
 	for _, s := range m.sketched() {
 		d.sample(s)
 	}

@@ -62,6 +62,7 @@ type Hop struct {
 	Looped        bool           // at least one operation called again after a success
 	Hedged        bool           // at least one operation sent a second call beside the first
 	ServerOnly    bool           // measured at the callee alone: a lower bound
+	Streamed      bool           // at least one call is a stream, whose duration is a lifetime
 	Unanswered    int            // calls without a SERVER half, where others have one: the callee hung, or its span was lost
 	Unfitted      int            // calls whose SERVER span, on another clock, is longer than the caller's: no shift fits it
 	TimedAsync    bool           // asynchronous by its times alone, not by what its spans say

@@ -134,6 +134,7 @@ func (e *collected) hop(h int32, id string, done []Hop, place []int) Hop {
 	hop := Hop{
 		ID: id, Parent: -1, Kind: def.kind, Callee: def.key.Service, Operation: def.key.Operation,
 		MaxAttempts: m.maxAttempts, Retried: m.retried, Looped: m.looped, Hedged: m.hedged, ServerOnly: m.serverOnly,
+		Streamed: m.streamed,
 		Presence: 1, Failed: m.failed, Unfitted: m.unfitted, TimedAsync: def.timed && def.kind == KindAsync,
 	}
 	for _, t := range m.tallies {
