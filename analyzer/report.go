@@ -6,6 +6,7 @@ import (
 
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 	"github.com/latencybudget/latencybudget/analyzer/plan"
+	"github.com/latencybudget/latencybudget/analyzer/trace"
 )
 
 // Opt is a value that may be unknown. Unknown values are absent from JSON,
@@ -68,6 +69,10 @@ type OtherFinding struct {
 	Count    int    `json:"count"`    // calls
 	Example  string `json:"example"`  // TRACEID/SPANID
 }
+
+// NotSelected is the key of Input.LeftOut for spans that Config.Endpoints leaves out: as
+// was asked for.
+const NotSelected = string(trace.NoteNotSelected)
 
 // Input says what was read and what was left out.
 type Input struct {

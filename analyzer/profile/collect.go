@@ -471,7 +471,10 @@ func (w *worker) measure(e *collected, weight uint64) {
 		in := &w.instances[i]
 		m := &e.hops[in.hop]
 		call := &calls[in.call]
-		if call.Callee != call.Span && call.Attempts == 1 { // what lies between attempts is no network
+		// What lies between attempts is no network, nor is what a callee did when its caller
+		// had given up.
+		answered := call.Outcome == trace.OutcomeOK || call.Outcome == trace.OutcomeFailed
+		if call.Callee != call.Span && call.Attempts == 1 && answered {
 			m.net.Add(spans[call.Span].Duration-spans[call.Callee].Duration, weight)
 		}
 		if call.Shift != 0 {

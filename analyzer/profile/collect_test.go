@@ -385,3 +385,21 @@ func TestNetIsTheClientsTimeWithoutTheServers(t *testing.T) {
 		t.Error("a call without SERVER half has a net time")
 	}
 }
+
+// A callee that worked on when its caller had given up took no negative time on the way.
+//
+//	client   |--timeout|
+//	server    |------------------|
+func TestACallerThatGaveUpTellsNoNet(t *testing.T) {
+	for outcome, known := range map[trace.Outcome]bool{
+		trace.OutcomeOK: true, trace.OutcomeFailed: true, trace.OutcomeTimedOut: false, trace.OutcomeCancelled: false,
+	} {
+		p := one(t, Options{}, many(1, func(int) work {
+			get := of(trace.KindClient, "a", "Get", 0, 30*ms, serverSpan("b", "Get", ms, 80*ms)).ended(outcome)
+			return serverSpan("a", "GET /", 0, 100*ms, get)
+		}))
+		if net := p.hop(t, "Get").Net; (net != nil) != known {
+			t.Errorf("outcome %d: net is known: %v, want %v", outcome, net != nil, known)
+		}
+	}
+}

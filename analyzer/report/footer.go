@@ -347,8 +347,10 @@ func (s *sheet) dataLine() string {
 		trouble[0] = fmt.Sprintf("clocks shifted up to %s at %s", measured(int64(magnitude(skew))), count(skewed, "hop"))
 	}
 	dropped := 0
-	for _, n := range s.r.Input.LeftOut {
-		dropped += n
+	for kind, n := range s.r.Input.LeftOut {
+		if kind != analyzer.NotSelected {
+			dropped += n
+		}
 	}
 	if dropped > 0 {
 		trouble[1] = count(dropped, "span") + " left out"
