@@ -92,18 +92,10 @@ func (r *reader) readLines(b block) {
 			continue
 		}
 		first, before, noted, reasons, hint := len(r.spans), r.notes, r.noted, r.reasons, r.hint
-		undo := func() {
-			clear(r.spans[first:])
-			r.spans, r.notes, r.noted, r.reasons, r.hint = r.spans[:first], trace.Notes{}, 0, reasons, hint
-		}
 		r.notes, r.noted, r.holds = trace.Notes{}, 0, 1
 		r.json.resetBytes(line)
-		r.documents()
-		if errors.Is(r.json.err, errDoubt) {
-			undo()
-			r.holds = 1
-			r.json.resetDecoder(line)
-			r.documents()
+		for r.json.err == nil {
+			r.document()
 		}
 		r.holds = 0
 		if err := r.json.err; errors.Is(err, io.EOF) {
@@ -112,8 +104,11 @@ func (r *reader) readLines(b block) {
 			}
 			r.notes, r.noted = before, noted+r.noted
 		} else {
-			undo()
-			r.notes, r.noted = before, noted
+			clear(r.spans[first:])
+			r.spans, r.notes, r.noted, r.reasons, r.hint = r.spans[:first], before, noted, reasons, hint
+			if errors.Is(err, errDoubt) {
+				err = r.json.fault(line)
+			}
 			switch cut := b.last && !found && errors.Is(err, io.ErrUnexpectedEOF); {
 			case !cut:
 				r.noteBroken(trace.NoteBadLine, err)
@@ -125,13 +120,6 @@ func (r *reader) readLines(b block) {
 		r.flushFull()
 	}
 	r.line = 0
-}
-
-// documents reads all JSON values there are.
-func (r *reader) documents() {
-	for r.json.err == nil {
-		r.document()
-	}
 }
 
 // noteBroken counts something that could not be read to its end.

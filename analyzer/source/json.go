@@ -51,17 +51,23 @@ func newJSONReader(maxDepth int) *jsonReader {
 	return j
 }
 
-// resetBytes starts to read text. The error is errDoubt where the decoder has to
-// read it: see resetDecoder.
+// resetBytes starts to read text. The error is errDoubt where it is not valid: see fault.
 func (j *jsonReader) resetBytes(text []byte) {
 	j.text.reset(text, j.maxDepth)
 	j.inMemory, j.part, j.err, j.badUTF8 = true, false, nil, 0
 }
 
-// resetDecoder starts to read text by the decoder.
-func (j *jsonReader) resetDecoder(text []byte) {
+// fault has the decoder say what is wrong with a text in doubt.
+func (j *jsonReader) fault(text []byte) error {
 	j.mem = *bytes.NewBuffer(text)
 	j.reset(&j.mem)
+	for j.err == nil {
+		j.skip()
+	}
+	if errors.Is(j.err, io.EOF) {
+		return errDoubt
+	}
+	return j.err
 }
 
 // resetStream starts to read from r.

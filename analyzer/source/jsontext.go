@@ -9,8 +9,8 @@ import (
 )
 
 // errDoubt ends the reading of a text in memory that is no JSON, or is nested too
-// deeply: the decoder knows how to say what is wrong and where.
-var errDoubt = errors.New("the text has to be read by the decoder")
+// deeply: the decoder knows how to say what is wrong.
+var errDoubt = errors.New("not valid JSON")
 
 // jsonText walks over JSON in memory and checks its grammar on the way, all of it
 // in one pass. What it returns is what the decoder would have returned. Where the

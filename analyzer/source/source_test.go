@@ -791,6 +791,13 @@ func TestNotesNameThePlace(t *testing.T) {
 	if diff := cmp.Diff(want, notes.List()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	long := strings.Repeat("x", 50)
+	before, after, _ := strings.Cut(strings.Replace(otlp(otlpSpan("1", ""), otlpSpan("2", `,"name":"`+long+`","kind":2`)), "[", "[\n", 1), long)
+	notes = readStdin(t, Options{MaxString: 40}, before+long+after, "-").notes
+	want = []trace.Note{{Kind: trace.NoteLongText, Count: 1, Where: fmt.Sprintf("-: byte %d", len(before)+len(long)+len(`"`))}}
+	if diff := cmp.Diff(want, notes.List()); diff != "" {
+		t.Errorf("inside a span (-want +got):\n%s", diff)
+	}
 }
 
 func TestProgressReachesTheTotal(t *testing.T) {

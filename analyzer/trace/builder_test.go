@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -547,6 +548,24 @@ func checkForest(t *testing.T, tr *Trace) {
 	}
 	if !slices.IsSortedFunc(tr.Spans, func(a, b Span) int { return compareSpans(&a, &b) }) {
 		t.Fatal("spans are not in order")
+	}
+}
+
+// Of two spans with the same ids, which stays must not depend on the order: whatever
+// differs in their stamps orders them.
+func TestStampsThatDifferAreOrdered(t *testing.T) {
+	fields := reflect.TypeFor[Stamp]()
+	for i := range fields.NumField() {
+		var none, other Stamp
+		switch f := reflect.ValueOf(&other).Elem().Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		default:
+			f.SetInt(1)
+		}
+		if none.compare(&other) >= 0 || other.compare(&none) <= 0 {
+			t.Errorf("%s makes no difference", fields.Field(i).Name)
+		}
 	}
 }
 

@@ -58,6 +58,14 @@ func TestCapturedHeadersStandInForStamps(t *testing.T) {
 			"where the request begins it is the limit", KindServer, true, header("x-timeout-budget-ms", "300"),
 			&Stamp{Limit: 300 * msec, Remaining: 300 * msec, HasRemaining: true, DeadlineRemaining: 300 * msec, HasDeadline: true, Derived: true},
 		},
+		{
+			"the limit comes in the steps of its attribute", KindServer, true, []any{"deadline_remaining_ms", 300.0006},
+			&Stamp{Limit: 300_001_000, Remaining: 300_000_600, HasRemaining: true, Derived: true},
+		},
+		{
+			"but for a limit that was stamped", KindServer, true, append(header("x-timeout-budget-ms", "300"), "latency_budget.limit", 2.0),
+			&Stamp{Limit: 2000 * msec, Remaining: 300 * msec, HasRemaining: true, DeadlineRemaining: 300 * msec, HasDeadline: true, Derived: true},
+		},
 		{"a number", KindServer, false, []any{http + "x-timeout-budget-ms", 300}, authority(300 * msec)},
 		{"a list in a text", KindServer, false, header("x-timeout-budget-ms", `["300"]`), authority(300 * msec)},
 		{"a list of two", KindServer, false, header("x-timeout-budget-ms", `["300","200"]`), nil},
