@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -139,8 +140,13 @@ func TestSpansSayTheSameInFiles(t *testing.T) {
 		s.SetTraceID(pcommon.TraceID{1})
 		s.SetSpanID(id)
 		s.SetName("x")
+		times := []pcommon.Timestamp{0, 1, 1e18, trace.DurationBound - 1, trace.DurationBound, trace.TimeBound - 1, trace.TimeBound, math.MaxUint64}
 		s.SetStartTimestamp(1e18)
 		s.SetEndTimestamp(2e18)
+		if rng.IntN(4) == 0 {
+			s.SetStartTimestamp(times[rng.IntN(len(times))])
+			s.SetEndTimestamp(times[rng.IntN(len(times))])
+		}
 		s.SetKind(ptrace.SpanKind(rng.IntN(6)))
 		if rng.IntN(2) == 0 {
 			s.SetParentSpanID(pcommon.SpanID{1})
