@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/latencybudget/latencybudget/analyzer/finding"
 )
 
@@ -42,6 +44,18 @@ func TestCallsAreAllowedByTheNameOfTheirCallee(t *testing.T) {
 				t.Errorf("%q: %s, want %s", c.globs, got, c.want)
 			}
 		}
+	}
+}
+
+// A glob that matches no call is told, one that matches what another does as well is not.
+func TestGlobsThatMatchNoCallAreTold(t *testing.T) {
+	tr, _ := tree(t, []span{{name: ">edge", start: 0, end: 100}, {name: "edge>prices", under: ">edge", start: 10, end: 90}})
+	allowed := finding.NewAllowed([]string{"mail *", "p*", "prices op"})
+	for i := range tr.Calls {
+		allowed.Has(tr, int32(i))
+	}
+	if diff := cmp.Diff([]string{"mail *"}, allowed.Unused()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

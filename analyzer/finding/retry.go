@@ -98,8 +98,8 @@ func (r *Request) inSeries(c *trace.Call) int64 {
 }
 
 // series calls visit for the attempts that are reported right inside a span, with the
-// one that each is a retry of, -1 for none, and its number. It is a retry if
-// it came after one of those before it had ended:
+// one that each is a retry of, -1 for none, and its number. It is the retry of the first
+// that had ended of those with the number before; others run beside one that is.
 //
 //	|-----------f|                   1
 //	    |---f|                       1

@@ -221,7 +221,8 @@ func TestRetryOverspend(t *testing.T) {
 //	  edge>a#v         |----f|                             2
 //	  edge>a#x          |-------------f|                   2, a hedge
 //	  edge>a#y                 |----f|                     3
-//	  edge>a#z                          |-----ok|          4
+//	  edge>a#w                  |-f|                       3, a hedge
+//	  edge>a#z                      |---------ok|          4, of w
 func TestAttemptsAreNumberedThrough(t *testing.T) {
 	tr, names := tree(t, []span{
 		{name: ">edge", start: 0, end: 100},
@@ -230,7 +231,8 @@ func TestAttemptsAreNumberedThrough(t *testing.T) {
 		{name: "edge>a#v", under: "edge>a#2", start: 20, end: 30, outcome: failed},
 		{name: "edge>a#x", under: "edge>a#2", start: 21, end: 55, outcome: failed},
 		{name: "edge>a#y", under: "edge>a#2", start: 40, end: 50, outcome: failed},
-		{name: "edge>a#z", under: "edge>a#2", start: 60, end: 90},
+		{name: "edge>a#w", under: "edge>a#2", start: 41, end: 45, outcome: failed},
+		{name: "edge>a#z", under: "edge>a#2", start: 47, end: 90},
 	})
 	r := finding.NewRequest(tr, nil, finding.Defaults)
 	got := make(map[string]int64)
@@ -241,7 +243,7 @@ func TestAttemptsAreNumberedThrough(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int64{"edge>a#1": 1, "edge>a#2": 2, "edge>a#v": 2, "edge>a#x": 2, "edge>a#y": 3, "edge>a#z": 4}
+	want := map[string]int64{"edge>a#1": 1, "edge>a#2": 2, "edge>a#v": 2, "edge>a#x": 2, "edge>a#y": 3, "edge>a#w": 3, "edge>a#z": 4}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -473,12 +473,15 @@ func TestErrorsWithoutSpansSayWhatWasWrong(t *testing.T) {
 		// What a line that is lost as a whole was about to say does not count.
 		otlp(otlpSpan("?", "")) + "}\n" + otlp(otlpSpan("", `,"kind":99`)) + "\n": "1 line could not be read, first at line 1: invalid character '}' at start of value; " +
 			"1 span has no id, first at line 2: the span id is missing or zero",
-		otlp(otlpSpan("1", ""))[:150]:          "the content is cut off, at byte 147: it ends inside a value",
-		gzipped(otlp(otlpSpan("1", "")))[:60]:  "the content is cut off: the compressed data is incomplete",
-		gzipped(otlp(otlpSpan("1", "")))[:140]: "the content is cut off, at byte ",
+		otlp(otlpSpan("?", "")) + "}\n" + otlp(otlpSpan("!", "")) + "\n": "1 line could not be read, first at line 1: invalid character '}' at start of value; " +
+			`1 span could not be read, first at line 2: span id "!" is neither hex nor base64`,
+		`{"resourceLogs":[]}}` + "\n" + `{"resourceSpans":[]}` + "\n": "1 line could not be read, first at line 1: invalid character '}' at start of value",
+		otlp(otlpSpan("1", ""))[:150]:                                 "the content is cut off, at byte 147: it ends inside a value",
+		gzipped(otlp(otlpSpan("1", "")))[:60]:                         "the content is cut off: the compressed data is incomplete",
+		gzipped(otlp(otlpSpan("1", "")))[:140]:                        "the content is cut off, at byte ",
 	} {
 		got := readStdin(t, Options{}, in, "-")
-		if len(got.errs) != 1 || !strings.HasPrefix(got.errs[0].Error(), "-: no spans: "+want) {
+		if len(got.errs) != 1 || !strings.HasPrefix(got.errs[0].Error(), "-: no spans: "+want) || strings.Contains(got.errs[0].Error(), "logs") {
 			t.Errorf("%s:\n%v\nwant %s", in, got.errs, want)
 		}
 	}

@@ -59,7 +59,8 @@ func TestCapturedHeadersStandInForStamps(t *testing.T) {
 			&Stamp{Limit: 300 * msec, Remaining: 300 * msec, HasRemaining: true, DeadlineRemaining: 300 * msec, HasDeadline: true, Derived: true},
 		},
 		{
-			"the limit comes in the steps of its attribute", KindServer, true, []any{"deadline_remaining_ms", 300.0006},
+			"the limit comes in the steps of its attribute", KindServer, true,
+			[]any{"deadline_remaining_ms", 300.0006},
 			&Stamp{Limit: 300_001_000, Remaining: 300_000_600, HasRemaining: true, Derived: true},
 		},
 		{
