@@ -193,6 +193,7 @@ func afterSpace(text []byte, i int) int {
 }
 
 func afterString(text []byte, i int) (end int, plain bool) {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
 	var all uint64 // bytes that were passed over
 	plain = true
 	for i++; i < len(text); {
@@ -200,7 +201,6 @@ func afterString(text []byte, i int) (end int, plain bool) {
 			// Pass over eight bytes at a time while none of them is special. A byte
 			// is zero in w^x where w has x, and only there does (v-1)&^v set its
 			// high bit, up to the first such byte; likewise for what is below a space.
-			const ones, high = 0x0101010101010101, 0x8080808080808080
 			w := binary.LittleEndian.Uint64(text[i:])
 			quote, slash := w^ones*'"', w^ones*'\\'
 			special := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & high
@@ -215,7 +215,7 @@ func afterString(text []byte, i int) (end int, plain bool) {
 		}
 		switch c := text[i]; {
 		case c == '"':
-			return i + 1, plain && all&0x8080808080808080 == 0
+			return i + 1, plain && all&high == 0
 		case c == '\\':
 			if i = afterEscape(text, i); i == 0 {
 				return 0, false

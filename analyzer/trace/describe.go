@@ -228,12 +228,13 @@ var wantedNames = []wanted{
 	{"db.system", attrDBSystem},
 }
 
-// wantedByLength are the wanted names of each length.
-var wantedByLength = func() (byLength [48][]wanted) {
+// wantedKeys are wantedNames by name.
+var wantedKeys = func() map[string]AttrKey {
+	keys := make(map[string]AttrKey, len(wantedNames))
 	for _, w := range wantedNames {
-		byLength[len(w.name)] = append(byLength[len(w.name)], w)
+		keys[w.name] = w.key
 	}
-	return byLength
+	return keys
 }()
 
 // The beginnings of names that say something however they go on.
@@ -273,12 +274,8 @@ func lookUp[T ~string | ~[]byte](a *Attributes, name T) (key AttrKey, flags Flag
 	if hasPrefix(name, outboundPrefixes) {
 		flags = FlagOutbound
 	}
-	if len(name) < len(wantedByLength) {
-		for i := range wantedByLength[len(name)] {
-			if w := &wantedByLength[len(name)][i]; string(name) == w.name {
-				return w.key, flags
-			}
-		}
+	if key, wanted := wantedKeys[string(name)]; wanted {
+		return key, flags
 	}
 	for _, prefix := range headerPrefixes {
 		if len(name) > len(prefix) && string(name[:len(prefix)]) == prefix {

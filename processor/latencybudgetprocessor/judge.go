@@ -108,7 +108,6 @@ func (j *judge) judge(traces ptrace.Traces, budgets *plan.Index) counts {
 	clear(j.number)
 	j.choose(traces)
 	j.group()
-	j.counts.unjudged[reasonNoID] = int64(traces.SpanCount()-len(j.from)) - j.counts.unjudged[reasonNoDuration]
 	j.counts.unjudged[reasonNoBudget] = int64(len(j.from) - len(j.order))
 	if j.rootCalls {
 		j.read(j.order)
@@ -164,6 +163,7 @@ func (j *judge) choose(traces ptrace.Traces) {
 			for _, s := range scope.Spans().All() {
 				id := trace.TraceID(s.TraceID())
 				if id.IsZero() || s.SpanID().IsEmpty() {
+					j.counts.unjudged[reasonNoID]++
 					continue
 				}
 				if !otlp.Times(s) {
